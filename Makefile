@@ -141,7 +141,7 @@ test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds 
 
 # 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyTorch/XLA
-	@$(BIN)/python -m tests.xla_environment
+	@$(BIN)/python -m tests.environments.xla
 
 # The CDK CLI and the policy engine for the tests, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json | $(BIN)/python
@@ -212,8 +212,8 @@ destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks not
 	@$(BIN)/python -m compilegate.infra.leftovers
 
 pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn
-	@$(BIN)/python tools/picture_page.py docs/report.png
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/pictures.py terminal docs/run.svg compilegate run digits-cnn
+	@$(BIN)/python tools/pictures.py page docs/report.png
 
 docs: $(DEVELOPING) ## Make the documents' site (in .cache/site)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going \
@@ -228,7 +228,7 @@ check: $(DEVELOPING) ## Lint and check types only
 format: $(DEVELOPING) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-reference: $(DEVELOPING) ## Write docs/workload-reference.md and the schema from the types
+reference: $(DEVELOPING) ## Write the references of workload files and settings, and the schema, from the types
 	@$(BIN)/python tools/write_reference.py
 
 constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions that pyproject.toml allows

@@ -1,12 +1,13 @@
-"""Count the public SageMaker pipelines that run to their end on this machine:
+"""Count the public SageMaker pipelines that run to their end on this machine.
 
     PYTHON benchmarks/public_pipelines.py CLONES OUT COMPILEGATE
 
-CLONES holds clones as OWNER/NAME. PYTHON has the SageMaker SDK, moto[s3], pandas 2, numpy 1, torch,
-scikit-learn 1.1, xgboost 2.1, python-dotenv and setuptools 79. It makes a definition by running the
-notebook or module, with moto in place of AWS. The command COMPILEGATE runs it; PYTHON stands for
-every image. What is not at hand, needs another major version of the SDK or has an outcome in OUT is
-not tried. OUT is not below /tmp, which jobs do not see. public_pipelines.toml gets the outcomes.
+Nothing is timed, so it has no peer. CLONES holds clones as OWNER/NAME. PYTHON has the SageMaker
+SDK, moto[s3], pandas 2, numpy 1, torch, scikit-learn 1.1, xgboost 2.1, python-dotenv and setuptools
+79. It makes a definition by running the notebook or module, with moto in place of AWS. The command
+COMPILEGATE runs it; PYTHON stands for every image. What is not at hand, needs another major version
+of the SDK or has an outcome in OUT is not tried. OUT is not below /tmp, which jobs do not see.
+public_pipelines.toml gets the outcomes.
 """
 
 import json

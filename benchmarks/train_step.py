@@ -1,28 +1,24 @@
-"""A training step here and in Hugging Face's Trainer, with the same model, data and precision.
+"""Time a training step here and in Hugging Face's Trainer: same model, data and precision.
 
-    .venv/bin/python -m pip install -e '.[run]'
-    .venv/bin/python benchmarks/train_step.py [--rounds N] [--steps N] [--clock cpu] [--dropout P]
+    python -m benchmarks.train_step [--rounds N] [--steps N] [--clock cpu] [--write]
 
-A cell is a compiler and a precision. In each round every cell runs twice, once with this project's
-loop and once with Trainer, each in a separate process on one core (or on the GPU if there is one);
-they take turns at going first. A step is timed from one batch to the next, so that it includes all
-that the loop does. A process's figure is its median step, and the ratio is taken round by round.
-Both use AdamW, clipped gradients and a linear schedule with warm-up. `--clock cpu` counts the
-process's CPU time, for busy machines.
+A cell is a compiler and a precision. In each round every cell runs with this project's loop and
+with Trainer in turn, each in a process of its own on one core (or on the GPU if there is one). A
+step lasts from one batch to the next, so that it includes all that the loop does. A process's
+figure is its median step; the ratio is taken round by round. Both use AdamW, clipped gradients and
+a linear schedule with warm-up. `--clock cpu` counts CPU time, for busy machines.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +26,9 @@ import numpy as np
 import torch
 import transformers
 
-from compilegate.job import Job, Told, keep_freed_memory
+from benchmarks import results
+from benchmarks.timing import CLOCKS, ONE_THREAD, in_turn, run
+from compilegate.job import Job, JobConfig, keep_freed_memory
 from training.data.batches import Batch, BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.hyperparameters import Hyperparameters
@@ -38,100 +36,72 @@ from training.loop import train
 from training.model import build_model
 from training.schedule import run_length
 
-PROJECT = Path(__file__).parents[1]
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, LABELS = 2048, 64, 4096, 8
+BATCH, LAYERS, HIDDEN = 16, 2, 128
 WARM_UP = 10
 """The first steps of a process, which do not count: compilation, allocations."""
-LOOPS = ("this project", "Trainer")
-CELLS = [
-    (compiler, precision) for compiler in ("eager", "inductor") for precision in ("fp32", "bf16")
-]
-
+CELLS = list(product(("eager", "inductor"), ("fp32", "bf16")))
 Clock = Callable[[], float]
-CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def main() -> None:
+    """Measure and print, or be one of the processes that are measured."""
     transformers.utils.logging.disable_progress_bar()
     options = parser().parse_args()
     if options.cell is not None:
-        print(json.dumps(one_process(options)))
+        loop, compiler, precision = options.cell
+        times = LOOPS[loop](options, compiler, precision, CLOCKS[options.clock])
+        print(json.dumps(np.diff(times).tolist()))
         return
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {cell: {} for cell in CELLS}
     with tempfile.TemporaryDirectory(prefix="train-step-") as cache:
-        rounds = [one_round(options, number, Path(cache)) for number in range(options.rounds)]
-    print_table(options, rounds)
+        for cell in CELLS:
+            loops = {name: partial(median_step, (name, *cell), cache) for name in LOOPS}
+            cells[cell] = in_turn(loops, options.rounds)
+    rows = []
+    for cell, found in cells.items():
+        ours, theirs = found.values()
+        ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
+        medians = [f"{1e3 * statistics.median(each):.2f}" for each in (ours, theirs)]
+        ratio = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        rows.append([*cell, *medians, ratio])
+    columns = ["compiler", "precision", "this project, ms", "Trainer, ms"]
+    columns.append("Trainer / this project (by round)")
+    note = f"BERT of {LAYERS} layers x {HIDDEN}, {SEQUENCE_LENGTH} tokens, batch {BATCH}, without "
+    note += f"dropout; {options.clock} time; medians of {options.rounds} rounds."
+    results.publish("train-step", columns, rows, to_file=options.write, notes=[note])
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    """The command's options."""
+    parser = results.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="steps of each process that count")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--hidden-size", type=int, default=128)
-    parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--cell", nargs=3, help=argparse.SUPPRESS)
     return parser
 
 
-def one_round(options: argparse.Namespace, number: int, cache: Path) -> dict[Any, float]:
-    """Median seconds of a step, by (compiler, precision, loop)."""
-    order = LOOPS if number % 2 == 0 else tuple(reversed(LOOPS))
-    found = {}
-    for compiler, precision in CELLS:
-        for loop in order:
-            found[compiler, precision, loop] = seconds = median_step(
-                options, (compiler, precision, loop), cache
-            )
-            print(f"{compiler}, {precision}, {loop}: {1e3 * seconds:.2f} ms", file=sys.stderr)
-    return found
-
-
-def median_step(options: argparse.Namespace, cell: tuple[str, str, str], cache: Path) -> float:
-    core = min(os.sched_getaffinity(0))
-    told = [
-        part
-        for name in ("steps", "clock", "batch_size", "layers", "hidden_size", "dropout")
-        for part in (f"--{name.replace('_', '-')}", str(getattr(options, name)))
-    ]
-    ended = subprocess.run(
-        [sys.executable, __file__, *told, "--cell", *cell],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(PROJECT),
-            "OMP_NUM_THREADS": "1",
-            # Compiled once, in the first round: another benchmark measures compile time.
-            "TORCHINDUCTOR_CACHE_DIR": str(cache / cell[2].replace(" ", "-")),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        },
-        stdout=subprocess.PIPE,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    steps = json.loads(ended.stdout.splitlines()[-1])
+def median_step(cell: tuple[str, str, str], cache: str) -> float:
+    """Seconds of the median step, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.train_step", *sys.argv[1:], "--cell", *cell]
+    # Compiled once, in the first round: another benchmark measures compile time.
+    variables = {**ONE_THREAD, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/{cell[0].replace(' ', '-')}"}
+    steps = json.loads(run(command, variables, one_core=True).output.splitlines()[-1])
     return statistics.median(steps[WARM_UP:])
 
 
-def one_process(options: argparse.Namespace) -> list[float]:
-    """Seconds of each step, from one batch to the next."""
-    compiler, precision, loop = options.cell
-    run = this_project if loop == LOOPS[0] else trainer
-    times = run(options, compiler, precision, CLOCKS[options.clock])
-    return np.diff(times).tolist()
-
-
 def model_and_recipe(options: argparse.Namespace, precision: str) -> tuple[Any, Hyperparameters]:
-
+    """The model with its initial weights, and how it is trained."""
     transformers.set_seed(1)
     recipe = Hyperparameters(
-        batch_size=options.batch_size,
+        batch_size=BATCH,
         precision=precision,
-        layers=options.layers,
-        hidden_size=options.hidden_size,
-        intermediate_size=4 * options.hidden_size,
-        attention_heads=max(options.hidden_size // 64, 1),
-        dropout=options.dropout,
+        layers=LAYERS,
+        hidden_size=HIDDEN,
+        intermediate_size=4 * HIDDEN,
+        attention_heads=HIDDEN // 64,
+        dropout=0.0,
         epochs=1000,
         max_steps=WARM_UP + options.steps + 2,
     )
@@ -147,7 +117,7 @@ def model_and_recipe(options: argparse.Namespace, precision: str) -> tuple[Any, 
 
 
 def documents() -> PreparedSplit:
-
+    """Random documents of full length."""
     draw = np.random.default_rng(0)
     shape = (DOCUMENTS, SEQUENCE_LENGTH)
     return PreparedSplit(
@@ -161,7 +131,7 @@ def documents() -> PreparedSplit:
 def this_project(
     options: argparse.Namespace, compiler: str, precision: str, clock: Clock
 ) -> list[float]:
-
+    """The time of each batch in this project's loop."""
     times: list[float] = []
 
     class Timed(BatchSource):
@@ -174,11 +144,9 @@ def this_project(
     if device.type == "cpu":
         keep_freed_memory()  # as a training job does
     model, recipe = model_and_recipe(options, precision)
-    nowhere = Path("unused")
-    told = Told(
-        "job", "arm", nowhere, nowhere, compiler=compiler, precision=precision, parity_steps=0
-    )
-    job = Job(told)
+    unused = Path("unused")
+    settings = {"compiler": compiler, "precision": precision, "parity_steps": 0}
+    job = Job(JobConfig("job", "arm", unused, unused, **settings))
     train(
         job,
         job.compile(model.to(device)),
@@ -192,7 +160,7 @@ def this_project(
 def trainer(
     options: argparse.Namespace, compiler: str, precision: str, clock: Clock
 ) -> list[float]:
-
+    """The time of each batch in Trainer."""
     times: list[float] = []
 
     class Timed(transformers.TrainerCallback):
@@ -202,15 +170,14 @@ def trainer(
     model, recipe = model_and_recipe(options, precision)
     split = documents()
     columns = {
-        "input_ids": torch.from_numpy(split.input_ids.astype(np.int64)),
-        "attention_mask": torch.from_numpy(split.attention_mask.astype(np.int64)),
-        "labels": torch.from_numpy(split.labels),
+        name: torch.from_numpy(getattr(split, name).astype(np.int64))
+        for name in ("input_ids", "attention_mask", "labels")
     }
     rows = [{name: column[row] for name, column in columns.items()} for row in range(DOCUMENTS)]
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
             output_dir=folder,
-            per_device_train_batch_size=options.batch_size,
+            per_device_train_batch_size=BATCH,
             max_steps=recipe.max_steps,
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
@@ -235,26 +202,7 @@ def trainer(
     return times
 
 
-def print_table(options: argparse.Namespace, rounds: list[dict[Any, float]]) -> None:
-
-    what = f"{options.layers} layers x {options.hidden_size}, {SEQUENCE_LENGTH} tokens"
-    print(
-        f"BERT, {what}, batch {options.batch_size}, dropout {options.dropout:g}; "
-        f"{len(rounds)} rounds of {options.steps} steps; {options.clock} time; "
-        f"torch {torch.__version__}, transformers {transformers.__version__}, "
-        f"{platform.processor() or platform.machine()}"
-    )
-    print("| compiler | precision | this project, ms | Trainer, ms | Trainer / this project |")
-    print("|---|---|---|---|---|")
-    for compiler, precision in CELLS:
-        ours, theirs = ([each[compiler, precision, loop] for each in rounds] for loop in LOOPS)
-        ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
-        medians = [1e3 * statistics.median(each) for each in (ours, theirs)]
-        print(
-            f"| {compiler} | {precision} | {medians[0]:.2f} | {medians[1]:.2f} | "
-            f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) |"
-        )
-
+LOOPS = {"this project": this_project, "Trainer": trainer}
 
 if __name__ == "__main__":
     main()

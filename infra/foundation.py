@@ -406,7 +406,7 @@ class FoundationStack(cdk.Stack):
     def _share(self, readers: Sequence[str]) -> None:
         """Let later stages read what they promote: models, verdicts, images. A key or bucket that
         this project did not make has a policy of its own, which has to say the same
-        (docs/stages.md)."""
+        (docs/deploy.md)."""
         for document in of_bucket(self.bucket_arn, readers, self.partition):
             self.bucket.add_to_resource_policy(iam.PolicyStatement.from_json(document))
         for document in of_key(readers, self.partition):

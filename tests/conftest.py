@@ -43,7 +43,7 @@ def _no_cache_left_behind() -> Iterator[None]:
 
 
 # One server that stands in for AWS, for the tests of every room that speaks to it.
-pytest_plugins = ["tests.aws_server.fixtures"]
+pytest_plugins = ["tests.aws_server.client"]
 
 
 LONG = ("slow", "long")

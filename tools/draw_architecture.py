@@ -2,9 +2,7 @@
 
     .venv/bin/python tools/draw_architecture.py
 
-The upper half has the rooms and what may import what, each room above all that it imports; the
-lower half has the data of one execution, in order. A test fails when the picture is not what the
-file says.
+Each room lies above all that it imports. A test fails when the picture is not what the file says.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ DOCS = Path(__file__).parents[1] / "docs"
 WIDTH, HEIGHT = 192, 66
 ACROSS, DOWN = 216, 96
 MARGIN = 28
-FLOW_DOWN = 122
 HEAD = 150
 """Where the first row of rooms begins: below the title, the two rooms at the edge and the heads."""
 EDGE = ("compilegate.cli", "compilegate.infra")
@@ -30,7 +27,7 @@ EDGE = ("compilegate.cli", "compilegate.infra")
 STYLE = """
 svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 .paper { fill: #ffffff; } .box { fill: #f4f6fa; stroke: #8a97ad; }
-.edge-box { fill: #e6edfb; stroke: #5b7fc7; } .data { fill: #eef6ef; stroke: #6f9f7a; }
+.edge-box { fill: #e6edfb; stroke: #5b7fc7; }
 .name { fill: #14213d; font-weight: 600; font-size: 13px; }
 .says { fill: #46536b; font-size: 11px; }
 .head { fill: #46536b; font-size: 12px; font-style: italic; }
@@ -39,7 +36,7 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-ser
 .part { stroke-dasharray: 5 4; }
 @media (prefers-color-scheme: dark) {
 .paper { fill: #10151f; } .box { fill: #1b2333; stroke: #66748e; }
-.edge-box { fill: #1c2c4d; stroke: #7fa0e6; } .data { fill: #18291d; stroke: #7fb28b; }
+.edge-box { fill: #1c2c4d; stroke: #7fa0e6; }
 .name, .title { fill: #eef2fa; } .says, .head { fill: #b4c0d4; }
 .arrow { stroke: #a3b1c9; } .tip { fill: #a3b1c9; }
 }
@@ -56,7 +53,7 @@ class Arrow:
 
 
 @dataclass(frozen=True)
-class House:
+class Diagram:
     """The rooms that are drawn, and which may import which."""
 
     rooms: Mapping[str, Mapping[str, Any]]
@@ -86,7 +83,7 @@ class House:
         )
 
 
-def house(declared: Mapping[str, Any]) -> House:
+def diagram(declared: Mapping[str, Any]) -> Diagram:
     """The rooms of the file, and its arrows between those that are drawn."""
     rooms = {name: room for name, room in declared["rooms"].items() if "column" in room}
     whole: dict[tuple[str, str], bool] = {}
@@ -95,25 +92,23 @@ def house(declared: Mapping[str, Any]) -> House:
             held = [each for each in rooms if module == each or module.startswith(f"{each}.")]
             if held and (other := max(held, key=len)) != name:
                 whole[name, other] = whole.get((name, other), False) or module == other
-    return House(rooms, tuple(Arrow(*ends, part=not all_) for ends, all_ in whole.items()))
+    return Diagram(rooms, tuple(Arrow(*ends, part=not all_) for ends, all_ in whole.items()))
 
 
 def picture(declared: Mapping[str, Any]) -> str:
     """The whole picture as SVG."""
-    home = house(declared)
-    lowest = HEAD + max(map(home.row, home.rooms)) * DOWN
+    drawing = diagram(declared)
+    lowest = HEAD + max(map(drawing.row, drawing.rooms)) * DOWN
     places = {
-        name: (MARGIN + room["column"] * ACROSS, lowest - home.row(name) * DOWN)
-        for name, room in home.rooms.items()
+        name: (MARGIN + room["column"] * ACROSS, lowest - drawing.row(name) * DOWN)
+        for name, room in drawing.rooms.items()
     }
     width = 2 * MARGIN + 5 * ACROSS + WIDTH
-    flow = lowest + HEIGHT + 74
-    steps = declared["execution"]
-    height = flow + 2 * FLOW_DOWN + 8
+    height = lowest + HEIGHT + 44
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         'aria-labelledby="title description">',
-        '<title id="title">The rooms of Compilegate, and the data of one execution</title>',
+        '<title id="title">The rooms of Compilegate</title>',
         '<desc id="description">Drawn by tools/draw_architecture.py from '
         "docs/architecture.toml, which says the same in words.</desc>",
         f"<style>{STYLE}</style>",
@@ -126,14 +121,8 @@ def picture(declared: Mapping[str, Any]) -> str:
             text(MARGIN + column * ACROSS, HEAD - 16, "head", head)
             for column, head in enumerate(declared["columns"])
         ),
-        *(_arrow(each, places) for each in home.drawn()),
-        *(
-            line
-            for name, (left, top) in places.items()
-            for line in box(
-                "box", left, top, name=home.rooms[name]["folder"], says=home.rooms[name]["holds"]
-            )
-        ),
+        *(_arrow(each, places) for each in drawing.drawn()),
+        *(line for name, at in places.items() for line in _box(*at, drawing.rooms[name])),
         text(
             MARGIN,
             lowest + HEIGHT + 24,
@@ -141,8 +130,6 @@ def picture(declared: Mapping[str, Any]) -> str:
             "Dashed: single modules of it. An arrow is left out where others lead already. What "
             "all rooms may import (the root of errors, shared names) is not drawn.",
         ),
-        text(MARGIN, flow, "title", "One execution: what is made, by which room"),
-        *_flow(steps, flow + 18),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -175,36 +162,12 @@ def _arrow(arrow: Arrow, places: Mapping[str, tuple[int, int]]) -> str:
     return f'<path class="{kind}" d="{path}" marker-end="url(#tip)"/>'
 
 
-def _flow(steps: list[Mapping[str, str]], top: int) -> Iterator[str]:
-    """The steps in two lines, each read from the left, and an arrow to the next one."""
-    first = (len(steps) + 1) // 2
-    across = 5 * ACROSS // (first - 1)
-    middle = (HEIGHT + 20) // 2
-    for number, step in enumerate(steps):
-        line, place = divmod(number, first)
-        left, at = MARGIN + place * across, top + line * FLOW_DOWN
-        yield from box("data", left, at, name=step["what"], says=step["holds"], by=step["room"])
-        if number == first - 1:
-            between = at + (HEIGHT + 20 + FLOW_DOWN) // 2
-            path = f"M{left + WIDTH // 2} {at + HEIGHT + 20} V{between}"
-            path += f" H{MARGIN + WIDTH // 2} V{top + FLOW_DOWN - 2}"
-        elif number < len(steps) - 1:
-            path = f"M{left + WIDTH} {at + middle} H{left + across - 2}"
-        else:
-            return
-        yield f'<path class="arrow" d="{path}" marker-end="url(#tip)"/>'
-
-
-def box(kind: str, left: int, top: int, *, name: str, says: str, by: str = "") -> Iterator[str]:
-    """A room or a piece of data: its name, who makes it, and two short lines on it."""
-    height = HEIGHT + 20 if by else HEIGHT
-    yield (f'<rect class="{kind}" x="{left}" y="{top}" width="{WIDTH}" height="{height}" rx="7"/>')
-    yield text(left + 10, top + 20, "name", name)
-    lines = textwrap.wrap(says, 30)
-    if by:
-        yield text(left + 10, top + 36, "head", by)
-    for number, line in enumerate(lines):
-        yield text(left + 10, top + (54 if by else 38) + 15 * number, "says", line)
+def _box(left: int, top: int, room: Mapping[str, Any]) -> Iterator[str]:
+    """A room: its folder, and two short lines on it."""
+    yield f'<rect class="box" x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="7"/>'
+    yield text(left + 10, top + 20, "name", room["folder"])
+    for number, line in enumerate(textwrap.wrap(room["holds"], 30)):
+        yield text(left + 10, top + 38 + 15 * number, "says", line)
 
 
 def text(x: int, y: int, kind: str, words: str) -> str:

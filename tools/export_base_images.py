@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,143 +27,118 @@ REGISTRIES = {"763104351884": "deep-learning-containers", "683313688378": "algor
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """One image of the catalog, and how to ask the SDK for it."""
+    """One image of the catalog, and how the SDK finds it."""
 
     framework: str
     version: str
     """The framework's version, even where the SDK goes by the version of Transformers."""
     transformers: str | None = None
-    python: str | None
-    """None if the SDK does not say."""
+    py_version: str | None = None
+    """`py312`; None if the SDK does not say."""
     processor: str
     table: str
     """Which of the SDK's tables has the image."""
-    sdk: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `image_uris.retrieve`."""
+    instance: str | None = None
+    base: str | None = None
+    """The framework in a Hugging Face image."""
     scope: str = "training"
     """What the image is for: `training`, or `inference`."""
+
+    @property
+    def sdk(self) -> dict[str, Any]:
+        """Arguments of `image_uris.retrieve`."""
+        arguments = {
+            "framework": self.table if self.base is None else "huggingface",
+            "version": self.transformers or self.version,
+            "base_framework_version": self.base and f"{self.base}{self.version}",
+            "py_version": self.py_version if self.instance else None,
+            "instance_type": self.instance,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}
+
+
+INSTANCES = {"gpu": "ml.g5.xlarge", "cpu": "ml.m5.xlarge"}
+V100 = "ml.p3.2xlarge"
+"""For the old images of Training Compiler."""
+PYTORCH = {
+    "2.6.0": "py312",
+    "2.7.1": "py312",
+    "2.8.0": "py312",
+    "2.9.0": "py312",
+    "2.10.0": "py313",
+}
+AMAZON_LINUX_2023 = ("2.11", "2.12", "2.13", "2.14")
+TRAINING_COMPILER = {"1.12.0": "py38", "1.13.1": "py39"}
+HUGGING_FACE_COMPILER = (
+    ("pytorch", "1.11.0", "4.21.1", "py38"),
+    ("pytorch", "1.10.2", "4.17.0", "py38"),
+    ("pytorch", "1.9.0", "4.11.0", "py38"),
+    ("tensorflow", "2.6.3", "4.17.0", "py38"),
+    ("tensorflow", "2.5.1", "4.11.0", "py37"),
+)
+INFERENCE = {"2.5.1": "py311", "2.6.0": "py312"}
+HUGGING_FACE_INFERENCE = ("4.51.3", "5.5.3")
 
 
 def lookups() -> Iterator[Lookup]:
     """Every image that the catalog takes from the SDK."""
-    instances = {"gpu": "ml.g5.xlarge", "cpu": "ml.m5.xlarge"}
-    for processor, instance in instances.items():
-        for number in ("2.11", "2.12", "2.13", "2.14"):
-            yield Lookup(
-                framework="pytorch",
-                version=number,
-                python=None,
-                processor=processor,
-                table="pytorch-amzn2023",
-                sdk={"framework": "pytorch-amzn2023", "version": number, "instance_type": instance},
-            )
-        for number, python in (
-            ("2.6.0", "py312"),
-            ("2.7.1", "py312"),
-            ("2.8.0", "py312"),
-            ("2.9.0", "py312"),
-            ("2.10.0", "py313"),
-        ):
-            yield _plain("pytorch", number, python, processor, instance)
-    for number, python in (("1.12.0", "py38"), ("1.13.1", "py39")):
-        yield _plain("pytorch-training-compiler", number, python, "gpu", "ml.p3.2xlarge")
+    machines = [{"processor": name, "instance": each} for name, each in INSTANCES.items()]
+    old = {"processor": "gpu", "instance": V100}
+    for machine in machines:
+        pytorch = {"framework": "pytorch", **machine}
+        for number in AMAZON_LINUX_2023:
+            yield Lookup(version=number, table="pytorch-amzn2023", **pytorch)
+        for number, python in PYTORCH.items():
+            yield Lookup(version=number, py_version=python, table="pytorch", **pytorch)
+    for number, python in TRAINING_COMPILER.items():
+        table = "pytorch-training-compiler"
+        yield Lookup(framework=table, version=number, py_version=python, table=table, **old)
     # 2.9.1 and 2.10.0, which AWS documents, are no longer in the SDK: documented_images.csv.
-    yield _plain("tensorflow", "2.11.0", "py39", "gpu", "ml.p3.2xlarge")
-    for base, number, transformers, python in (
-        ("pytorch", "1.11.0", "4.21.1", "py38"),
-        ("pytorch", "1.10.2", "4.17.0", "py38"),
-        ("pytorch", "1.9.0", "4.11.0", "py38"),
-        ("tensorflow", "2.6.3", "4.17.0", "py38"),
-        ("tensorflow", "2.5.1", "4.11.0", "py37"),
-    ):
-        yield _hugging_face_compiler(base, number, transformers, python)
+    table = "tensorflow"
+    yield Lookup(framework=table, version="2.11.0", py_version="py39", table=table, **old)
+    for base, number, transformers, python in HUGGING_FACE_COMPILER:
+        yield Lookup(
+            framework=f"huggingface-{base}-training-compiler",
+            version=number,
+            transformers=transformers,
+            py_version=python,
+            table="huggingface-training-compiler",
+            base=base,
+            **old,
+        )
     yield Lookup(
         framework="pytorch-neuronx",
         version="2.1.2",
-        python="3.10",
+        py_version="py310",
         processor="neuron",
         table="hyperpod-recipes-neuron",
-        sdk={"framework": "hyperpod-recipes-neuron", "version": "2.1.2"},
     )
-    yield Lookup(
-        framework="xgboost",
-        version="3.2-0",
-        python=None,
-        processor="cpu",
-        table="xgboost",
-        sdk={"framework": "xgboost", "version": "3.2-0", "instance_type": "ml.m5.xlarge"},
-    )
-    for processor, instance in instances.items():
-        for number, python in (("2.5.1", "py311"), ("2.6.0", "py312")):
-            yield replace(
-                _plain("pytorch", number, python, processor, instance),
+    yield Lookup(framework="xgboost", version="3.2-0", table="xgboost", **machines[1])
+    for machine in machines:
+        inference = {"scope": "inference", **machine}
+        for number, python in INFERENCE.items():
+            yield Lookup(
                 framework="pytorch-inference",
-                scope="inference",
+                version=number,
+                py_version=python,
+                table="pytorch",
+                **inference,
             )
-        for transformers in ("4.51.3", "5.5.3"):
-            yield _hugging_face_inference(transformers, processor, instance)
-
-
-def _plain(framework: str, number: str, python: str, processor: str, instance: str) -> Lookup:
-    return Lookup(
-        framework=framework,
-        version=number,
-        python=_dotted(python),
-        processor=processor,
-        table=framework,
-        sdk={
-            "framework": framework,
-            "version": number,
-            "py_version": python,
-            "instance_type": instance,
-        },
-    )
-
-
-def _hugging_face_compiler(base: str, number: str, transformers: str, python: str) -> Lookup:
-    return Lookup(
-        framework=f"huggingface-{base}-training-compiler",
-        version=number,
-        transformers=transformers,
-        python=_dotted(python),
-        processor="gpu",
-        table="huggingface-training-compiler",
-        sdk={
-            "framework": "huggingface",
-            "version": transformers,
-            "base_framework_version": f"{base}{number}",
-            "py_version": python,
-            "instance_type": "ml.p3.2xlarge",
-        },
-    )
-
-
-def _hugging_face_inference(transformers: str, processor: str, instance: str) -> Lookup:
-    return Lookup(
-        framework="huggingface-pytorch-inference",
-        version="2.6.0",
-        transformers=transformers,
-        python="3.12",
-        processor=processor,
-        table="huggingface",
-        sdk={
-            "framework": "huggingface",
-            "version": transformers,
-            "base_framework_version": "pytorch2.6.0",
-            "py_version": "py312",
-            "instance_type": instance,
-        },
-        scope="inference",
-    )
-
-
-def _dotted(python: str) -> str:
-    return f"{python[2]}.{python[3:]}"
+        for transformers in HUGGING_FACE_INFERENCE:
+            yield Lookup(
+                framework="huggingface-pytorch-inference",
+                version="2.6.0",
+                transformers=transformers,
+                py_version="py312",
+                table="huggingface",
+                base="pytorch",
+                **inference,
+            )
 
 
 def retrieve(lookup: Lookup, region: str) -> str:
     """The image URI that the SDK gives for a region. Raises ValueError if there is none."""
-    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # the import asks for one
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # the import needs one
     from sagemaker.core import image_uris  # noqa: PLC0415  seconds, and needs the region above
     from sagemaker.core.training_compiler.config import TrainingCompilerConfig  # noqa: PLC0415
 
@@ -202,12 +177,13 @@ def export(date: str) -> dict[str, Any]:
             if known != host:
                 raise SystemExit(f"{lookup.framework} {lookup.version}: {host} is not {known}")
         repository, tag = place.split(":")
+        python = lookup.py_version
         images.append(
             {
                 "framework": lookup.framework,
                 "version": lookup.version,
                 "transformers": lookup.transformers,
-                "python": lookup.python,
+                "python": python and f"{python[2]}.{python[3:]}",
                 "processor": lookup.processor,
                 "registry": registry,
                 "repository": repository,

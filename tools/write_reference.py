@@ -1,4 +1,5 @@
-"""Write the reference of a workload's file, and its schema, from the types that read it.
+"""Write the generated docs: the references of a workload's file and of the settings, the schema,
+the tables of results.
 
 .venv/bin/python tools/write_reference.py
 """
@@ -9,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import pages as pages_with_results
+from compilegate.account.settings import Settings
 from compilegate.declaration_errors import IN_WORDS
-from compilegate.workload.schema import schema_text, workload_schema
+from compilegate.workload.schema import schema_of, schema_text, workload_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-HEAD = """\
+WORKLOAD_HEAD = """\
 # Every key of a workload file
 
 Made from the types that read the file: `make reference` writes this page and
@@ -25,12 +28,20 @@ prints the schema, by which editors complete and check.
 A key without a default must be given where its table is, or says what holds without it.
 """
 
+SETTINGS_HEAD = """\
+# Every key of infra/settings.toml
+
+Made from the types that read the file: `make reference` writes this page, and a test says when it
+is stale. [aws.md](aws.md) explains what a deployment makes of it. An empty file is valid; an
+unknown key is refused.
+"""
+
 Schema = Mapping[str, Any]
 
 
-def reference_page(schema: Schema) -> str:
+def reference_page(head: str, schema: Schema) -> str:
     """The page in Markdown."""
-    return "\n".join([HEAD, *_Page(schema["$defs"]).table("The file itself", schema)]) + "\n"
+    return "\n".join([head, *_Page(schema["$defs"]).table("The file itself", schema)]) + "\n"
 
 
 class _Page:
@@ -47,8 +58,8 @@ class _Page:
         ]
         yield f"## {heading}"
         yield ""
-        if path and (said := table.get("description", "")):
-            yield _words(said)
+        if path and (description := table.get("description", "")):
+            yield _words(description)
             yield ""
         if rows:
             yield from ("| key | allowed | default | |", "|---|---|---|---|", *rows, "")
@@ -150,7 +161,9 @@ def pages() -> dict[Path, str]:
     """Every file that is made, and what it holds."""
     return {
         DOCS / "workload.schema.json": schema_text(),
-        DOCS / "workload-reference.md": reference_page(workload_schema()),
+        DOCS / "workload-reference.md": reference_page(WORKLOAD_HEAD, workload_schema()),
+        DOCS / "settings-reference.md": reference_page(SETTINGS_HEAD, schema_of(Settings)),
+        **pages_with_results(),
     }
 
 

@@ -17,8 +17,8 @@ from compilegate.job import (
     SEED_LIMIT,
     Baseline,
     InputError,
+    JobConfig,
     Scalar,
-    Told,
     file_digest,
 )
 from compilegate.job.compilers import Option, compiler_options, declarations
@@ -164,7 +164,7 @@ class JobArguments:
             **self.scaling.declared(self.hyperparameters.learning_rate),
         }
 
-    def told(self) -> Told:
+    def told(self) -> JobConfig:
         """The request, as `compilegate.job` takes it."""
         told, baseline = self.hyperparameters, None
         if self.baseline_compiler is not None:
@@ -175,7 +175,7 @@ class JobArguments:
                 self.baseline_padding,
             )
         manifest = self.folders.prepared / MANIFEST
-        return Told(
+        return JobConfig(
             job=self.name,
             arm=self.arm,
             model=self.folders.model,

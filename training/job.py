@@ -45,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     job: Optional[Job] = None
     try:
         request = read_arguments(arguments, os.environ)
-        job = start(told=request.told(), log_every=request.hyperparameters.log_every_steps or None)
+        job = start(
+            config=request.told(), log_every=request.hyperparameters.log_every_steps or None
+        )
         run(request, job)
     except Exception as error:  # noqa: BLE001 - whatever it is, SageMaker must show the reason
         if not isinstance(error, (InputError, ArmError)):

@@ -1,13 +1,11 @@
-"""How often is an honest experiment refused? Networks that were really trained, judged.
-
-    python benchmarks/gate/honest.py [--draws 1000] [--processes 2] [--anew] [PART OF A NAME]
+"""Count how often an honest experiment is refused, with networks that were really trained.
 
 For each kind of experiment a pool of networks is trained once, on data of its own (`pools.py`). A
 draw takes seeds and validation rows from the pool at random, none twice, and adds what the jobs
 would have measured beside: step times, alternating blocks, parity. Every candidate is as good as
 the baseline and clearly faster, so every refusal is wrong. An undecided candidate counts as a
 refused one, except in the kinds whose design cannot decide: of these, the share that stays
-undecided is foretold by the gate's own forecast, and must be met.
+undecided is compared with the gate's own forecast.
 """
 
 from __future__ import annotations
@@ -19,22 +17,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from pools import MODELS, ROWS, Recipe, trained
-from proof import FULL, Counts, Program, foretold, listed, main, most, table
 from scipy.special import expit, softmax
 
+from benchmarks.gate.pools import MODELS, ROWS, Recipe, train_pool
+from benchmarks.gate.proof import FULL, Counts, Program, list_counts, most
 from compilegate.gate.forecast import Design, forecast
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.job.evidence import Examples, TrainedOn
 
-from simulated import (  # isort: skip
-    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,
-    digest, edited, execution, guards, lossy, predicted,
+from benchmarks.gate.simulated import (  # isort: skip
+    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, class_examples,
+    codes_against, digest, edit_examples, execution, guards, loss_examples, number_examples,
 )  # fmt: skip
 
 REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
 FORECAST = 0.12
-"""By which the share of undecided ones may miss what was foretold."""
+"""By which the share of undecided ones may miss the forecast."""
 Change = Callable[[Job, Generator], object]
 
 
@@ -53,15 +51,15 @@ class Kind:
     write: Callable[[Array], Array] = lambda scores: scores  # how scores are written
     settings: Mapping[str, Any] = field(default_factory=dict)
     arm: Mapping[str, Any] = field(default_factory=dict)
-    """What the workload declares of all arms, or of `of`, otherwise."""
+    """Declarations that differ, of all arms or of `of`."""
     ids: str = "row-{row:05d}"
     undecided: bool = False
-    """Whether its design cannot decide every time: then the share that stays undecided is foretold
-    by the gate's forecast from every 25th execution. Else an undecided one counts as refused."""
+    """Whether its design cannot decide every time: then the share that stays undecided is compared
+    with the forecast from every 25th execution. Else an undecided one counts as refused."""
 
 
 def sets(which: str, **values: Any) -> Change:
-    """Keys of one of the job's mappings."""
+    """Set keys of one of the job's mappings."""
     return lambda job, _: getattr(job, which).update(values)
 
 
@@ -91,27 +89,27 @@ def overconfident(scores: Array) -> Array:
 def smoothed_losses(job: Job, _: Generator) -> None:
     """The losses of the examples are those of training, with smoothed labels."""
     everywhere = -np.log(job.examples.scores).mean(axis=1)
-    edited(job, losses=0.9 * job.examples.losses + 0.1 * everywhere)
+    edit_examples(job, losses=0.9 * job.examples.losses + 0.1 * everywhere)
 
 
 def hashed_inputs(job: Job, _: Generator) -> None:
     """Inputs are hashed; the candidate's after a cast, so that all hashes differ."""
     hashes = np.array([int(it[4:]) * 2_654_435_761 for it in job.examples.ids.tolist()])
-    edited(job, inputs=hashes if job.arm == BASELINE else hashes ^ 0x5A5A5A5A)
+    edit_examples(job, inputs=hashes if job.arm == BASELINE else hashes ^ 0x5A5A5A5A)
 
 
 def rows_of(job: Job, chosen: Array) -> None:
-    """These rows of the examples, in this order."""
+    """Take these rows of the examples, in this order."""
     columns = ("ids", "labels", "scores", "losses")
-    edited(job, **{name: getattr(job.examples, name)[chosen] for name in columns})
+    edit_examples(job, **{name: getattr(job.examples, name)[chosen] for name in columns})
 
 
 def same_bits(job: Job, _: Generator) -> None:
     """The compiler computes eager's own bits: the model files are the baseline's."""
     job.digests["model"] = digest("model", BASELINE, job.seed)
     job.parity = replace(job.parity, compiled=job.parity.eager)
-    told = {name: digest(name == "exact", job.seed) for name in ("exact", "compiled", "eager")}
-    job.about_parity["compared"] = told
+    models = ("exact", "compiled", "eager")
+    job.about_parity["compared"] = {name: digest(name == "exact", job.seed) for name in models}
 
 
 def one_model(job: Job, _: Generator) -> None:
@@ -121,7 +119,7 @@ def one_model(job: Job, _: Generator) -> None:
 
 
 def part_seen(job: Job, draw: Generator) -> None:
-    """The job ended within its first epoch, and names what it had seen."""
+    """End the job within its first epoch, with the examples that it saw."""
     kept = draw.random(len(job.trained_on.ids)) < 0.6
     job.trained_on = TrainedOn(job.trained_on.ids[kept], job.trained_on.inputs[kept])
 
@@ -139,17 +137,17 @@ def other_random_numbers(job: Job, draw: Generator) -> None:
 
 
 def printed(job: Job, _: Generator) -> None:
-    """The job left nothing but what its script printed, with three digits."""
+    """Leave nothing but what the script printed, with three digits."""
     right = job.examples.scores.argmax(axis=1) == job.examples.labels
-    told = {
+    metrics = {
         "accuracy": round(float(right.mean()), 3),
         "log_loss": round(float(job.examples.losses.mean()), 3),
         "samples_per_second": round(32.0 / float(job.seconds[10:].mean()), 2),
     }
-    job.metrics, job.examples, job.parity, job.paired = told, None, None, None
+    job.metrics, job.examples, job.parity, job.paired = metrics, None, None, None
     job.loss, job.trained_on = job.loss[:0], None
     absent = dict.fromkeys(("speed", "compiler", "peak_memory_bytes", "memory_of"))
-    values = {name: (value,) for name, value in told.items()}
+    values = {name: (value,) for name, value in metrics.items()}
     job.fields |= {"origin": "printed", "printed": values, "digests": {}, **absent}
 
 
@@ -185,7 +183,7 @@ _KINDS = (
     Kind("regression, relative margin", NUMBERS, guards(True, mse=0.5)),
     Kind("regression, squared and absolute error", NUMBERS, guards(mse=0.15, mae=0.12)),
     Kind("every row twice", rows=600, change=lambda job, _: (rows_of(job, np.tile(
-         np.arange(600), 2)), edited(job, ids=np.char.add(job.examples.ids, np.repeat(
+         np.arange(600), 2)), edit_examples(job, ids=np.char.add(job.examples.ids, np.repeat(
          ["-a", "-b"], 600))))),
     Kind("long-tailed errors, rounding", TAILED, guards(mse=0.1, mae=0.05), rows=500),
     Kind("long-tailed errors without variance", replace(TAILED, errors=2), guards(mae=0.05)),
@@ -251,9 +249,9 @@ _KINDS = (
 KINDS = {kind.name: kind for kind in _KINDS}
 
 
-def drawn(kind: Kind, draw: Generator) -> Execution:
+def draw_execution(kind: Kind, draw: Generator) -> Execution:
     """One execution of the kind."""
-    pool = trained(kind.name, kind.recipe)
+    pool = train_pool(kind.name, kind.recipe)
     models = draw.choice(MODELS, kind.seeds, replace=False)
     members = max(kind.recipe.members, 10 if kind.settings is PAGES else 1)
     groups = draw.choice(ROWS // members, kind.rows // members, replace=False)
@@ -270,15 +268,16 @@ def drawn(kind: Kind, draw: Generator) -> Execution:
     for arm, declared in made.arms.items():
         if kind.of in ("", arm):
             declared.update(kind.arm)
-            for job in made.of(arm) if kind.change else ():
-                kind.change(job, draw)  # type: ignore[misc]
+            for job in made.jobs.values():
+                if kind.change and job.arm == arm:
+                    kind.change(job, draw)
     return made
 
 
 def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Examples:
     ids = np.array([kind.ids.format(row=it, page=it // 10, line=it % 10) for it in rows.tolist()])
     if kind.recipe.data == "numbers":
-        return predicted(answers.astype(np.float64), outputs[:, 0], ids)
+        return number_examples(answers.astype(np.float64), outputs[:, 0], ids)
     pages = np.array([f"page-{row // 10}" for row in rows.tolist()])
     scores = softmax(outputs, axis=1)
     if kind.recipe.data == "labels":
@@ -288,57 +287,59 @@ def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Exampl
         ids = np.array([f"{id_}_label{label}" for id_ in ids for label in labels])
         answers = answers.ravel()
     if "perplexity" in kind.metrics:
-        return lossy(-np.log(scores[np.arange(len(rows)), answers]), ids)
+        return loss_examples(-np.log(scores[np.arange(len(rows)), answers]), ids)
     slices = {"page": pages} if kind.settings is PAGES else {}
-    return classified(answers, kind.write(scores), ids, slices=slices)
+    return class_examples(answers, kind.write(scores), ids, slices=slices)
 
 
-def judged(kind: Kind, random: Generator, number: int) -> Iterator[str]:
-    """How one execution of the kind was judged, and by which codes."""
-    made = drawn(kind, random)
+def outcomes(kind: Kind, random: Generator, number: int) -> Iterator[str]:
+    """The outcome of one execution of the kind, and the codes of its reasons."""
+    made = draw_execution(kind, random)
     verdict = made.judge()
-    outcomes = {str(it.outcome) for it in verdict.candidates}
-    if not verdict.baseline.sound or "fail" in outcomes:
+    found = {str(it.outcome) for it in verdict.candidates}
+    if not verdict.baseline.sound or "fail" in found:
         yield "refused"
     else:
-        yield "undecided" if "inconclusive" in outcomes else "passed"
+        yield "undecided" if "inconclusive" in found else "passed"
     arms = (verdict.baseline, *verdict.candidates)
     yield from {f"by {code}": None for arm in arms for code in codes_against(arm)}
     if kind.undecided and number % 25 == 0:
         design = Design(kind.seeds, len(verdict.candidates), kind.rows)
-        told = forecast(GateSettings(**made.settings), design, verdict.candidates[0])
-        chances = {it.of: it.chance for it in told}
-        # Of one seed nothing is foretold: it shows no metric.
-        yield f"{math.prod(chances.get(metric, 0.0) for metric in kind.metrics):.0%}"
+        forecasts = forecast(GateSettings(**made.settings), design, verdict.candidates[0])
+        chance = {it.of: it.chance for it in forecasts}
+        # One seed has no forecast: it shows no metric.
+        yield f"{math.prod(chance.get(metric, 0.0) for metric in kind.metrics):.0%}"
 
 
-def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
-    """The table, and which figures are missed."""
+def chances(counts: Counts) -> list[int]:
+    """The forecast chances in per cent that were counted: `{"40%": 2}` is [40, 40]."""
+    return [int(key[:-1]) for key, it in counts.items() if key[-1] == "%" for _ in range(it)]
+
+
+def table(found: Mapping[str, Counts]) -> tuple[list[list[object]], list[str]]:
+    """The rows, and the limits that are missed."""
     rows, missed, by_code, draws = [], [], Counter[str](), FULL
     for name, counts in found.items():
-        draws, codes = counts["draws"], listed(counts)
+        draws, codes = counts["draws"], list_counts(counts)
         refused, undecided = counts.get("refused", 0), counts.get("undecided", 0)
-        told = str(undecided)
+        shown = str(undecided)
         if not KINDS[name].undecided:
             wrong = refused + undecided
             by_code.update({key: it for key, it in counts.items() if key.startswith("by ")})
         else:
-            expected = 1.0 - float(np.mean(foretold(counts))) / 100
-            wrong, told = refused, f"{undecided} (foretold {expected:.0%})"
+            expected = 1.0 - float(np.mean(chances(counts))) / 100
+            wrong, shown = refused, f"{undecided} (forecast {expected:.0%})"
             above, below = min(expected + FORECAST, 1.0), min(1.0 - expected + FORECAST, 1.0)
             if undecided > most(above, draws) or draws - undecided > most(below, draws):
-                missed.append(f"{name}: {told} undecided")
+                missed.append(f"{name}: {shown} undecided")
         if wrong > most(REFUSED, draws):
             missed.append(f"{name}: {wrong} of {draws} refused, {codes}")
-        rows.append((name, draws, counts.get("passed", 0), refused, told, codes))
+        rows.append([name, draws, counts.get("passed", 0), refused, shown, codes])
     for code, count in by_code.items():
         if count > most(BY_A_CODE, draws, len(found)):
             missed.append(f"{code.removeprefix('by ')}: against {count} of all executions")
-    header = ("Kind", "Executions", "Passed", "Refused", "Undecided", "By (executions)")
-    return table(header, rows), missed
+    return rows, missed
 
 
-PROGRAM = Program(FULL, KINDS, judged, page)
-
-if __name__ == "__main__":
-    main("honest")
+COLUMNS = ("kind", "executions", "passed", "refused", "undecided", "by (executions)")
+PROGRAM = Program(FULL, KINDS, outcomes, COLUMNS, table)

@@ -3,8 +3,7 @@
 A pool has the networks of some seeds for each arm. All of them are trained together, as one batched
 product of matrices, each from its own weights and on its own batches: a second for a pool. A seed's
 networks of two arms are one recipe computed otherwise: features and hidden units stand in another
-order, so that sums round differently (`Recipe.drift` has what else may differ). Not a program; see
-`honest.py`.
+order, so that sums round differently (`Recipe.drift` has what else may differ).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TRAINING, ROWS, OTHERS = 2400, 2400, 600
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, and how."""
+    """A model, its data, and its training."""
 
     data: Literal["classes", "numbers", "labels"] = "classes"
     """`labels`: each row has as many yes-or-no answers as there are outputs."""
@@ -57,7 +56,7 @@ class Recipe:
 
 
 @lru_cache(maxsize=1)
-def trained(name: str, recipe: Recipe) -> dict[str, np.ndarray[Any, Any]]:
+def train_pool(name: str, recipe: Recipe) -> dict[str, np.ndarray[Any, Any]]:
     """The pool of a kind of this name.
 
     `outputs` (arms, models, rows, outputs), `losses` (arms, models, steps), `stops` (arms, models)
@@ -142,7 +141,7 @@ def _reordered(
 
 
 def _forward(recipe: Recipe, weights: list[Tensor], rows: Tensor, arm: int) -> Tensor:
-    """(models, rows, outputs). Dropout is of training, where gradients are asked for."""
+    """(models, rows, outputs). Dropout belongs to training, where gradients are enabled."""
     found = rows
     for layer in range(0, len(weights), 2):
         weight, bias = weights[layer : layer + 2]
@@ -170,8 +169,8 @@ def _losses(recipe: Recipe, outputs: Tensor, answers: Tensor) -> Tensor:
 def _train(
     recipe: Recipe, rows: tuple[Tensor, Tensor], start: list[Tensor], order: Tensor, arm: int
 ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
-    """The weights, what the networks say of the validation rows, (models, steps) losses, and after
-    how many steps each training ended."""
+    """The weights, the outputs for the validation rows, (models, steps) losses, and after how many
+    steps each training ended."""
     features, answers = rows
     weights = [each.clone().requires_grad_() for each in start]
     rate = recipe.own_rate[1] if recipe.own_rate[0] == arm else recipe.rate
@@ -194,6 +193,6 @@ def _train(
                 snapshots.append(_forward(recipe, weights, rest, arm))
                 checked.append(_losses(recipe, snapshots[-1][:, ROWS:], others))
     best = torch.stack(checked).argmin(dim=0)
-    said = torch.stack([snapshots[at][model] for model, at in enumerate(best.tolist())])
+    outputs = torch.stack([snapshots[at][model] for model, at in enumerate(best.tolist())])
     stops = steps - 20 * (len(checked) - 1 - best)
-    return [each.detach() for each in weights], said[:, :ROWS], torch.stack(course, dim=1), stops
+    return [each.detach() for each in weights], outputs[:, :ROWS], torch.stack(course, dim=1), stops

@@ -1,35 +1,30 @@
-"""How the gate's time and memory grow with examples, arms, seeds and metrics, up to a million
-examples.
+"""Measure the gate's time and memory by examples, arms, seeds and metrics.
 
-    .venv/bin/python benchmarks/gate/scale.py [--quick]
+    python -m benchmarks.gate.scale [--quick] [--write]
 
 Each row is a separate process that reads evidence from disk, judges it and writes the verdict and
-its reports, like the gate's job; making the evidence is not counted. Jobs do not say what they
-trained on: looking for its rows takes 0.7 s more for each job of a million. Memory is the process's
-largest resident set. The targets for the last two rows, on two cores: 5 s and 0.72 GB; 5.6 s and
-0.84 GB.
+its reports, like the gate's job; writing the evidence is not counted. Jobs do not record what they
+trained on: comparing its rows takes 0.7 s more for each job of a million. Memory is the process's
+largest resident set. It has no peer; the targets for the last two rows, on two cores, are 5 s and
+0.72 GB, and 5.6 s and 0.84 GB.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import subprocess
 import sys
 import tempfile
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from simulated import BASELINE, Clock, execution, guards
 
+from benchmarks import results
+from benchmarks.gate.simulated import BASELINE, Clock, execution, guards
+from benchmarks.timing import Ran, run
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import Examples, write_evidence
 
-PROJECT = Path(__file__).parents[2]
 MARGINS = {
     **dict.fromkeys(("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc"), 0.01),
     **dict.fromkeys(("perplexity", "mse", "mae"), 0.05),
@@ -57,45 +52,20 @@ SIZES = (
 QUICK = (Size(10_000, 2, 2, 2), Size(10_000, 3, 10, 10))
 
 
-def main() -> None:
-    """Print a row for each size."""
-    parser = argparse.ArgumentParser(description="Measure the gate's time and memory.")
-    parser.add_argument("--quick", action="store_true", help="small sizes only: a smoke test")
-    sizes = QUICK if parser.parse_args().quick else SIZES
-    print(
-        f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, "
-        f"Python {platform.python_version()}, numpy {np.__version__}"
-    )
-    print("| examples | arms | seeds | metrics | seconds | CPU seconds | memory, GB |")
-    print("|---|---|---|---|---|---|---|")
-    for size in sizes:
-        with tempfile.TemporaryDirectory(prefix="gate-scale-") as folder:
-            _write(Path(folder), size)
-            seconds, of_cpu, gigabytes = _judge(Path(folder), size)
-        counts = " | ".join(f"{count:,}" for count in size)
-        print(f"| {counts} | {seconds:.1f} | {of_cpu:.1f} | {gigabytes:.2f} |", flush=True)
-
-
-def _judge(folder: Path, size: Size) -> tuple[float, float, float]:
-    """Seconds, CPU seconds and gigabytes of the gate's job."""
-    command = [sys.executable, "-m", "compilegate.pipelines.programs.gate"]
+def judge(folder: Path, size: Size) -> Ran:
+    """Run the gate's job and check that it judged every metric: refusing evidence is faster."""
     places = {"experiment": "gate.json", "evidence": "evidence", "output": "output"}
-    command += [f"--{option}={folder / place}" for option, place in places.items()]
-    began = time.perf_counter()
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    if status != 0:
-        raise SystemExit(f"the gate's job ended with status {status}")
+    command = [sys.executable, "-m", "compilegate.pipelines.programs.gate"]
+    ran = run(command + [f"--{option}={folder / place}" for option, place in places.items()])
     verdict = Verdict.from_json((folder / "output" / "verdict.json").read_bytes())
-    for candidate in verdict.candidates:  # refusing evidence is faster than judging it
+    for candidate in verdict.candidates:
         if len(candidate.metrics) != size.metrics:
             raise SystemExit(f"the gate judged nothing: {candidate.reasons[0].sentence}")
-    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e9
+    return ran
 
 
-def _write(folder: Path, size: Size) -> None:
-    """Evidence of a baseline and its candidates, and the experiment."""
+def write_all(folder: Path, size: Size) -> None:
+    """Write evidence of a baseline and its candidates, and the experiment."""
     draw, count = np.random.default_rng(0), size.examples
     ids = np.array([f"example-{index:07d}" for index in range(count)])
     labels, targets = draw.integers(0, 2, count), draw.normal(0.0, 1.0, count)
@@ -117,6 +87,22 @@ def _write(folder: Path, size: Size) -> None:
         place = folder / "evidence" / f"{arm}--{seed}"
         files = record.steps, record.examples, record.parity
         write_evidence(place, record.evidence, *files, paired=record.paired)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = results.parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes only: a smoke test")
+    options = parser.parse_args()
+    rows = []
+    for size in QUICK if options.quick else SIZES:
+        with tempfile.TemporaryDirectory(prefix="gate-scale-") as folder:
+            write_all(Path(folder), size)
+            ran = judge(Path(folder), size)
+        figures = [f"{ran.wall:.1f}", f"{ran.cpu:.1f}", f"{ran.gigabytes:.2f}"]
+        rows.append([*(f"{count:,}" for count in size), *figures])
+    columns = [*Size._fields, "seconds", "CPU seconds", "memory, GB"]
+    results.publish("gate-scale", columns, rows, to_file=options.write)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Evidence of one execution, built in memory: what the programs of this folder judge.
+"""Evidence of one execution, built in memory, which the programs of the proof judge.
 
-A `Job` is what one training job left, before its record is made: a program changes it, and
-metrics, sums and digests follow. What must not follow, since it is the damage itself, goes into
-`Job.damage`. Not a program; see `proof.py`.
+A `Job` is the output of one training job, before its record: a program changes it, and sums and
+digests follow.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,13 +19,12 @@ from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, 
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
 from compilegate.job.evidence import (  # isort: skip
-    CompilerRecord, Evidence, EvidenceError, EvidenceRecord, Examples, PairedBlocks, ParityErrors,
-    PairedSpeedRecord, ParityRecord, SpeedRecord, Steps, TrainedOn, column_digests,
+    CompilerRecord, Evidence, EvidenceRecord, Examples, PairedBlocks, PairedSpeedRecord,
+    ParityErrors, ParityRecord, SpeedRecord, Steps, TrainedOn, column_digests,
 )  # fmt: skip
 
 Array = npt.NDArray[Any]
 Generator = np.random.Generator
-Record = EvidenceRecord | EvidenceError | None
 
 BASELINE, CANDIDATE, OTHER = "baseline", "fast", "wide"
 STEADY_FROM = 6
@@ -54,18 +52,18 @@ def guards(relative: bool = False, **margins: float) -> dict[str, MetricGuard]:
 
 
 def digest(*key: object) -> str:
-    """A sha256 as that of some file."""
+    """The sha256 of a key, in place of a file's."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
-def classified(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
+def class_examples(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
     """Examples with a class each, and the losses that follow from the scores."""
     losses = -np.log(np.maximum(scores[np.arange(len(labels)), labels], 1e-300))
-    return lossy(losses, ids, labels=labels, scores=scores, **more)
+    return loss_examples(losses, ids, labels=labels, scores=scores, **more)
 
 
-def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
-    """Examples of which nothing is known but their losses, as of a language model."""
+def loss_examples(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
+    """Examples with nothing but losses, such as a language model's."""
     count = len(losses)
     if ids is None:
         ids = np.array([f"row-{row:05d}" for row in range(count)])
@@ -73,10 +71,10 @@ def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
     return Examples(ids=ids, losses=losses, **{**unknown, **more})
 
 
-def predicted(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
+def number_examples(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
     """Examples with a number each."""
     errors = (predictions - targets) ** 2
-    return lossy(errors, ids, targets=targets, predictions=predictions)
+    return loss_examples(errors, ids, targets=targets, predictions=predictions)
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Clock:
 
 @dataclass
 class Job:
-    """What one training job left."""
+    """The output of one training job."""
 
     arm: str
     seed: int
@@ -130,16 +128,14 @@ class Job:
     outside: float = 0.0  # seconds of the training between its steps
     parity: Any = None
     paired: Any = None
-    # What takes the place of that which follows, or stands beside it.
+    # These replace what follows, or are added to it.
     metrics: dict[str, float] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)  # of the evidence
-    speed: dict[str, Any] = field(default_factory=dict)
     about_parity: dict[str, Any] = field(default_factory=dict)
-    damage: list[Callable[[EvidenceRecord], Record]] = field(default_factory=list)
 
-    def record(self, batch: int) -> Record:
-        """The record as the job wrote it, and what then happened to it."""
+    def record(self, batch: int) -> EvidenceRecord:
+        """The record as the job wrote it."""
         steps = Steps(self.loss, self.seconds) if len(self.loss) else None
         columns = steps, self.examples, self.parity, self.paired, self.trained_on
         usual = {"data": digest("data"), "model": digest("model", self.arm, self.seed)}
@@ -149,7 +145,7 @@ class Job:
             "seed": self.seed,
             "recipe": self.recipe,
             "compiler": CompilerRecord(**self.compiler),
-            "speed": SpeedRecord(**{**self.sums(batch), **self.speed}),
+            "speed": self._speed(batch),
             "metrics": self.metrics,
             "environment": self.environment,
             "peak_memory_bytes": 500_000_000,
@@ -158,21 +154,16 @@ class Job:
             "parity": self.parity and self._parity(),
             "paired_speed": self.paired and PairedSpeedRecord(2.0, "eager", batch, batch, 5),
         }
-        found: Record = EvidenceRecord(Evidence(**{**fields, **self.fields}), *columns)
-        for happens in self.damage:
-            if isinstance(found, EvidenceRecord):
-                found = happens(found)
-        return found
+        return EvidenceRecord(Evidence(**{**fields, **self.fields}), *columns)
 
-    def sums(self, batch: int) -> dict[str, Any]:
-        """The record of its speed, by its steps."""
+    def _speed(self, batch: int) -> SpeedRecord:
         training, steady = float(self.seconds.sum()) + self.outside, self.seconds[STEADY_FROM:]
-        return {
-            "samples_per_second": batch / float(steady.mean()) if len(steady) else 0.0,
-            "steady_from": STEADY_FROM,
-            "train_seconds": training,
-            "total_seconds": training + 20.0,
-        }
+        return SpeedRecord(
+            samples_per_second=batch / float(steady.mean()) if len(steady) else 0.0,
+            steady_from=STEADY_FROM,
+            train_seconds=training,
+            total_seconds=training + 20.0,
+        )
 
     def _parity(self) -> ParityRecord:
         models = ("exact", "compiled", "eager")
@@ -189,39 +180,30 @@ class Job:
 
 @dataclass
 class Execution:
-    """The jobs of one execution, and what it is judged by."""
+    """The jobs of one execution, its arms and settings."""
 
     arms: dict[str, dict[str, Any]]
     jobs: dict[tuple[str, int], Job]
     settings: dict[str, Any]
     fields: dict[str, Any] = field(default_factory=dict)  # of the experiment
-    ran: dict[tuple[str, int], str] | None = None
-
-    def of(self, arm: str, *seeds: int) -> Iterator[Job]:
-        """The arm's jobs: of these seeds, or all."""
-        for (name, seed), job in self.jobs.items():
-            if name == arm and (not seeds or seed in seeds):
-                yield job
 
     def experiment(self) -> Experiment:
-        """What is declared."""
+        """The experiment as the gate reads it."""
         declared = {arm: ArmDeclaration(**each) for arm, each in self.arms.items()}
         seeds = list(dict.fromkeys(seed for _, seed in self.jobs))
-        asked = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
-        return Experiment(workload="w", baseline=BASELINE, arms=declared, **asked)
+        fields = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
+        return Experiment(workload="w", baseline=BASELINE, arms=declared, **fields)
 
     def judge(self) -> Verdict:
-        """What the gate says."""
-        experiment, records = self.experiment(), {}
-        for (arm, seed), job in self.jobs.items():
-            record = job.record(experiment.arms[arm].global_batch_size)
-            if record is not None:
-                records[arm, seed] = record
-        return judge(experiment, records, self.ran)
+        """The gate's verdict."""
+        experiment = self.experiment()
+        batches = {arm: declared.global_batch_size for arm, declared in experiment.arms.items()}
+        records = {key: job.record(batches[key[0]]) for key, job in self.jobs.items()}
+        return judge(experiment, records)
 
 
 def codes_against(arm: BaselineVerdict | CandidateVerdict) -> list[str]:
-    """The codes of all its reasons that are no pass, each once."""
+    """The codes of all its reasons other than passes, each once."""
     codes = [str(each.code) for each in arm.reasons if str(each.outcome) != "pass"]
     return list(dict.fromkeys(codes))
 
@@ -264,6 +246,6 @@ def execution(
     return Execution(declared, found, {"metrics": dict(metrics), **settings})
 
 
-def edited(job: Job, **columns: Any) -> None:
+def edit_examples(job: Job, **columns: Any) -> None:
     """Change columns of a job's examples."""
     job.examples = replace(job.examples, **columns)

@@ -1,6 +1,4 @@
-"""How often does a candidate pass that is truly worse, or slower, than what is allowed?
-
-    python benchmarks/gate/worse.py [--draws 1000] [--processes 2] [--anew] [PART OF A NAME]
+"""Count how often a candidate passes that is truly worse, or slower, than what is allowed.
 
 Each candidate is worse by exactly its margin in the population of seeds and rows, or exactly as
 fast as `min_speedup`, so every pass is false: 5% are promised. 62 of 1,000 allow for chance: one
@@ -20,15 +18,15 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from proof import FULL, Counts, Program, listed, main, most, table
 from scipy.special import expit
 from scipy.stats import binom
 
+from benchmarks.gate.proof import FULL, Counts, Program, list_counts, most
 from compilegate.job.evidence import Examples
 
-from simulated import (  # isort: skip
-    BASELINE, CANDIDATE, Array, Clock, Execution, Generator, classified, codes_against, execution,
-    guards, lossy, predicted,
+from benchmarks.gate.simulated import (  # isort: skip
+    BASELINE, CANDIDATE, Array, Clock, Execution, Generator, class_examples, codes_against,
+    execution, guards, loss_examples, number_examples,
 )  # fmt: skip
 
 PASSES, FROM_IDS = 62 / 1000, 80 / 1000
@@ -46,7 +44,7 @@ class Kind:
 
     name: str
     draw: Callable[[Kind, Generator], Iterator[Examples]]
-    """Draws what all models share, and then the examples of each model by its harm."""
+    """Draws what all models share, then each model's examples by its harm."""
     metric: str = "accuracy"
     margin: float = 0.03
     seeds: int = 3
@@ -54,7 +52,7 @@ class Kind:
     limit: float | None = PASSES  # the share that may pass; None: it is shown
     harm: float = 1.0  # of the candidate, in margins
     shift: Shift = lambda random, seeds: np.ones(seeds)
-    """For the random numbers and how many seeds, each one's share of the harm: one on average."""
+    """Draws each seed's share of the harm: one on average."""
     clock: Clock = field(default_factory=Clock)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -73,15 +71,15 @@ class Kind:
 def answers(
     random: Generator, labels: Array, right: Array, classes: int, sure: Any = 0.8, **more: Any
 ) -> Examples:
-    """Right where `right` is true; else the next class is predicted."""
+    """Examples that are right where `right` is true; elsewhere the next class is predicted."""
     rows, sure = np.arange(len(labels)), sure + 0.002 * random.standard_normal(len(labels))
     scores = np.repeat(((1.0 - sure) / (classes - 1))[:, None], classes, axis=1)
     scores[rows, np.where(right, labels, (labels + 1) % classes)] = sure
-    return classified(labels, scores, **more)
+    return class_examples(labels, scores, **more)
 
 
 def fewer_right(kind: Kind, random: Generator) -> Iterator[Examples]:
-    """A share of right answers is lost: of all, or for metrics of classes of the rarest."""
+    """Lose a share of right answers: of all, or for metrics of classes of the rarest class."""
     of_classes = kind.metric != "accuracy"
     labels = random.choice(4, kind.rows, p=RARE if of_classes else np.full(4, 0.25))
     luck = random.random(kind.rows)
@@ -104,26 +102,26 @@ def share_lost(metric: str, margin: float) -> float:
 
 
 def more_loss(kind: Kind, random: Generator, rare: bool = False) -> Iterator[Examples]:
-    """Losses grow: in all rows, or in a few alone."""
+    """Raise losses: in all rows, or in a few alone."""
     shared, few = random.lognormal(-1.5, 0.8, kind.rows), random.random(kind.rows) < 0.002
     of_rows = few / 0.002 if rare else random.exponential(1.0, kind.rows)
     for harm in kind.harms(random):
         noise = 1.0 + 0.01 * random.standard_normal()
         losses = noise * shared * random.lognormal(0.0, 0.05, kind.rows)
-        yield lossy(losses + kind.margin * harm * of_rows)
+        yield loss_examples(losses + kind.margin * harm * of_rows)
 
 
 def larger_errors(kind: Kind, random: Generator) -> Iterator[Examples]:
-    """Squared errors grow by the margin, a share of them."""
+    """Raise squared errors by the margin, a share of them."""
     targets, errors = random.normal(0.0, 3.0, kind.rows), random.standard_normal(kind.rows)
     for harm in kind.harms(random):
         own = errors + 0.15 * random.standard_normal(kind.rows)
         times = (1.0 + harm * kind.margin) ** 0.5 * random.lognormal(0.0, 0.005)
-        yield predicted(targets, targets + times * own)
+        yield number_examples(targets, targets + times * own)
 
 
 def lost_positives(kind: Kind, random: Generator) -> Iterator[Examples]:
-    """For an area of 0.9 under the curve, some is lost: positives fall below all rows."""
+    """Lose some of an area of 0.9 under the curve: positives fall below all rows."""
     labels = (random.random(kind.rows) < 0.1).astype(np.int64)
     latent = random.standard_normal(kind.rows) + 1.8124 * labels
     lost = (labels == 1) & (random.random(kind.rows) < kind.margin / 0.9)
@@ -131,11 +129,11 @@ def lost_positives(kind: Kind, random: Generator) -> Iterator[Examples]:
         seen = latent + 0.05 * random.standard_normal(kind.rows)
         seen = np.where(lost & (harm > 0.0), -6.0 + seen / 10.0, seen)
         second = expit(seen - 0.9)
-        yield classified(labels, np.stack([1.0 - second, second], axis=1))
+        yield class_examples(labels, np.stack([1.0 - second, second], axis=1))
 
 
 def too_sure(kind: Kind, random: Generator) -> Iterator[Examples]:
-    """Answers are right less often than the model is sure."""
+    """Make answers right less often than the model is confident."""
     sure, luck = random.uniform(0.6, 0.99, kind.rows), random.random(kind.rows)
     labels = random.integers(0, 2, kind.rows)
     for harm in kind.harms(random):
@@ -144,19 +142,19 @@ def too_sure(kind: Kind, random: Generator) -> Iterator[Examples]:
 
 
 def clusters(kind: Kind, random: Generator, adjacent: bool = False) -> Iterator[Examples]:
-    """Ten rows of a patient are lost together. Groups are declared, or ids have the patient."""
+    """Lose ten rows of a patient together. Groups are declared, or ids name the patient."""
     order = np.arange(kind.rows) if adjacent else random.permutation(kind.rows)
     patient, image = order // 10, order % 10
     chances = [[RIGHT], [kind.margin / RIGHT / 0.98]]
     easy, lost = (random.random((2, kind.rows)) < chances)[:, patient]
     labels = random.integers(0, 4, kind.rows)
-    told: dict[str, Any] = {"slices": {"patient": patient.astype(str)}}
+    columns: dict[str, Any] = {"slices": {"patient": patient.astype(str)}}
     if not kind.settings:
         ids = [f"patient-{it}_img{of}" for it, of in zip(patient, image, strict=True)]
-        told = {"ids": np.array(ids)}
+        columns = {"ids": np.array(ids)}
     for harm in kind.harms(random):
         right = (easy & ~(lost & (harm > 0.0))) ^ (random.random(kind.rows) < 0.01)
-        yield answers(random, labels, right, 4, **told)
+        yield answers(random, labels, right, 4, **columns)
 
 
 def diverging(share: float, *, exactly: bool) -> Shift:
@@ -214,7 +212,7 @@ def _kinds() -> Iterator[Kind]:
 KINDS = {kind.name: kind for kind in _kinds()}
 
 
-def judged(kind: Kind, random: Generator, _: int) -> Iterator[str]:
+def outcomes(kind: Kind, random: Generator, _: int) -> Iterator[str]:
     """The outcome of one execution of the kind, and the codes against the candidate."""
     (candidate,) = kind.execution(random).judge().candidates
     yield str(candidate.outcome)
@@ -232,21 +230,18 @@ def _is_doubtful(kind: Kind, counts: Counts) -> bool:
     return kind.limit is not None and counts.get("pass", 0) > most(kind.limit, FULL)
 
 
-def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
-    """The table, and which figures are missed."""
+def table(found: Mapping[str, Counts]) -> tuple[list[list[object]], list[str]]:
+    """The rows, and the limits that are missed."""
     rows, missed = [], []
     for name, counts in found.items():
         passed, draws, limit = counts.get("pass", 0), counts["draws"], KINDS[name].limit
         if limit is not None and passed > _most(limit, draws):
             missed.append(f"{name}: {passed} of {draws} passed")
-        told = "shown alone" if limit is None else _most(limit, draws)
-        outcomes = counts.get("inconclusive", 0), counts.get("fail", 0)
-        rows.append((name, draws, passed, told, *outcomes, listed(counts)))
-    header = ("Kind", "Executions", "Passed", "Limit", "Undecided", "Refused", "By (executions)")
-    return table(header, rows), missed
+        allowed = "no limit" if limit is None else _most(limit, draws)
+        others = counts.get("inconclusive", 0), counts.get("fail", 0)
+        rows.append([name, draws, passed, allowed, *others, list_counts(counts)])
+    return rows, missed
 
 
-PROGRAM = Program(FULL, KINDS, judged, page, _is_doubtful)
-
-if __name__ == "__main__":
-    main("worse")
+COLUMNS = ("kind", "executions", "passed", "limit", "undecided", "refused", "by (executions)")
+PROGRAM = Program(FULL, KINDS, outcomes, COLUMNS, table, _is_doubtful)

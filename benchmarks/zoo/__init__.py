@@ -1,9 +1,8 @@
-"""A zoo of a hundred architectures that nobody here designed: is the parity probe right on each?
+"""The zoo: a hundred architectures that nobody here designed, by name."""
 
-    python -m benchmarks.zoo [--only PART] [--precision bf16] [--processes 2] [--check]
+from __future__ import annotations
 
-Each is trained for ten steps by an ordinary loop with the five lines (`script`), once as its
-compiler has it and three times with an error planted in the compiled code (`planted`). What is true
-of each compiler is found without the project's code (`truth`). Rows are kept one by one, so a run
-that was stopped goes on; docs/zoo.md is made of them (`page`).
-"""
+from benchmarks.zoo import others, transformer, vision
+
+_ALL = (*vision.ARCHITECTURES, *transformer.ARCHITECTURES, *others.ARCHITECTURES)
+HUNDRED = {each.name: each for each in _ALL}

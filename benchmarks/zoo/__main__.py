@@ -1,8 +1,16 @@
-"""`python -m benchmarks.zoo`: see the package."""
+"""Check the parity probe on a zoo of a hundred architectures: what compiles right, and how fast?
+
+    make zoo                                       # all of it, resumed where it stopped
+    python -m benchmarks.zoo [--only PART] [--precision bf16] [--processes 2] [--check] [--write]
+
+Each is trained for ten steps by an ordinary loop with the five lines (`row`), once as its compiler
+has it and three times with an error planted in the compiled code (`planted`). The peer is the truth
+about each compiler, which is found without the project's code (`truth`). Rows are stored one by
+one, so a run that was stopped goes on. `--write` makes the result of docs/zoo.md from them.
+"""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.metadata
 import multiprocessing
@@ -10,109 +18,118 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.zoo.page import Summary, page
+from benchmarks import results
+from benchmarks.zoo import HUNDRED
 from benchmarks.zoo.row import Row, complete, read_row
+from benchmarks.zoo.summary import COLUMNS, Summary, cells
 
-ROOT = Path(__file__).resolve().parents[2]
-ROWS, PAGE = ROOT / ".cache" / "zoo", ROOT / "docs" / "zoo.md"
+ROOT = results.PROJECT
+ROWS = ROOT / ".cache" / "zoo"
 LIBRARIES = ("torch", "torchvision", "timm", "transformers", "diffusers", "torch_geometric")
+PRELOADED = """
+benchmarks.zoo.truth timm transformers.models.bert.modeling_bert torch_geometric.nn
+diffusers.models.unets.unet_2d_condition torch._dynamo.backends.debugging
+torch._inductor.compile_fx torch._inductor.codegen.cpp compilegate.job.script
+compilegate.job.probes.parity compilegate.job.probes.speed
+compilegate.job.compilers.torch_compile
+"""
+"""What most architectures import, which takes 20 s: once, in the server that others fork from."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Complete the rows, write the page, and say whether the aim is reached."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
+    """Complete the rows and print what they show; with `--check`, 1 below the aim."""
+    parser = results.parser(__doc__)
     parser.add_argument("--only", default="", help="a regular expression in names or families")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--backend", default="inductor", help="aot_eager is fast")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--rows", type=Path, default=ROWS, help="the folder that keeps the rows")
-    parser.add_argument("--page", action="store_true", help="write the page from what there is")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="the folder of the rows")
     parser.add_argument("--check", action="store_true", help="exit with 1 below the aim")
-    given = parser.parse_args(arguments)
-    _set_environment(given.rows.resolve())
-    every = list(_names("", given.precision))
-    chosen = [] if given.page else _names(given.only, given.precision)
-    names = sorted(chosen, key=lambda name: hashlib.sha256(name.encode()).digest())  # families mix
-    keys = _keys()
-    folder = given.rows / _version("torch") / given.precision / given.backend
+    options = parser.parse_args(arguments)
+    set_environment(options.rows.resolve())
+    every, chosen = names("", options.precision), names(options.only, options.precision)
+    chosen.sort(key=lambda name: hashlib.sha256(name.encode()).digest())  # families mix
+    keys = source_keys()
+    version = version_of("torch")
+    folder = options.rows / version / options.precision / options.backend
 
-    def made(name: str) -> Row:
-        return complete(_path(folder, name), name, given.precision, given.backend, keys)
+    def finish(name: str) -> Row:
+        return complete(path_of(folder, name), name, options.precision, options.backend, keys)
 
     began = time.monotonic()
-    with ThreadPoolExecutor(given.processes) as pool:
-        for number, row in enumerate(pool.map(made, names), start=1):
+    with ThreadPoolExecutor(options.processes) as pool:
+        for number, row in enumerate(pool.map(finish, chosen), start=1):
             seconds = time.monotonic() - began
-            print(f"{number:3} of {len(names)}, {seconds:5.0f} s  {_line(row)}", flush=True)
-    summary = Summary(_rows(folder, every))
-    print("\n".join(summary.lines()))
-    if given.backend == "inductor" and given.rows == ROWS:
-        PAGE.write_text(page(given.rows, lambda folder: _rows(folder, every)))
-        print(f"{PAGE.relative_to(ROOT)} is written")
-    return int(given.check and not summary.reaches_the_aim(len(every)))
+            print(f"{number:3} of {len(chosen)}, {seconds:5.0f} s  {line(row)}", flush=True)
+    rows = [read_row(path_of(folder, name)) for name in every]
+    rows = [each for each in rows if "probe" in each]
+    summary = Summary(rows)
+    name, notes = f"zoo-torch-{version}-{options.precision}", ["\n".join(summary.lines())]
+    to_file = options.write and options.backend == "inductor"
+    results.publish(name, COLUMNS, [cells(row) for row in rows], to_file=to_file, notes=notes)
+    return int(options.check and not summary.reaches_the_aim(len(every)))
 
 
-def _set_environment(rows: Path) -> None:
-    """For all processes: one thread each, one cache of compiled code, and no network."""
+def set_environment(rows: Path) -> None:
+    """Give all processes one thread each, one cache of compiled code, and no network."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(rows / "compiled"))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     os.environ["HF_HUB_OFFLINE"] = "1"
-    multiprocessing.set_forkserver_preload(["benchmarks.zoo.preloaded"])
+    multiprocessing.set_forkserver_preload(PRELOADED.split())
 
 
-def _names(only: str, precision: str) -> Iterator[str]:
-    """Half of them are trained under bf16 autocast, too."""
-    from benchmarks.zoo.hundred import HUNDRED  # noqa: PLC0415 - torch, after the environment
+def names(only: str, precision: str) -> list[str]:
+    """Architectures by name or family. Half of them are trained under bf16 autocast, too."""
+    return [
+        name
+        for number, (name, each) in enumerate(HUNDRED.items())
+        if any(re.search(only, text, re.IGNORECASE) for text in (name, each.family))
+        and (precision == "fp32" or number % 2 == 0)
+    ]
 
-    for number, (name, each) in enumerate(HUNDRED.items()):
-        chosen = any(re.search(only, text, re.IGNORECASE) for text in (name, each.family))
-        if chosen and (precision == "fp32" or number % 2 == 0):
-            yield name
 
-
-def _path(folder: Path, name: str) -> Path:
+def path_of(folder: Path, name: str) -> Path:
+    """The file of an architecture's row."""
     return folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
 
 
-def _rows(folder: Path, names: Sequence[str]) -> list[Row]:
-    rows = [read_row(_path(folder, name)) for name in names]
-    return [each for each in rows if "probe" in each]
-
-
-def _keys() -> dict[str, str]:
-    """What a row is true of: the zoo and its libraries; and for the probe `compilegate.job`."""
+def source_keys() -> dict[str, str]:
+    """What a row depends on: the zoo and its libraries; and for the probe `compilegate.job`."""
     zoo, program = ROOT / "benchmarks/zoo", ROOT / "compilegate/job"
-    names = "architecture", "others", "planted", "script", "transformer", "truth", "vision"
-    models = [*(zoo / f"{name}.py" for name in names), ROOT / "benchmarks/miscompilers.py"]
-    truth = _digest(models, map(_version, LIBRARIES))
-    return {"truth": truth, "probe": _digest([zoo / "row.py", *program.rglob("*.py")], [truth])}
+    own = "architecture", "others", "planted", "transformer", "truth", "vision"
+    models = [*(zoo / f"{name}.py" for name in own), ROOT / "benchmarks/miscompilers.py"]
+    truth = digest(models, map(version_of, LIBRARIES))
+    return {"truth": truth, "probe": digest([zoo / "row.py", *program.rglob("*.py")], [truth])}
 
 
-def _digest(files: Iterable[Path], words: Iterable[str]) -> str:
-    digest = hashlib.sha256(" ".join(words).encode())
+def digest(files: Iterable[Path], words: Iterable[str]) -> str:
+    """The digest of some words and of the content of some files."""
+    found = hashlib.sha256(" ".join(words).encode())
     for each in sorted(files):
-        digest.update(each.read_bytes())
-    return digest.hexdigest()[:16]
+        found.update(each.read_bytes())
+    return found.hexdigest()[:16]
 
 
-def _version(library: str) -> str:
+def version_of(library: str) -> str:
+    """The library's version, or `none`."""
     try:
         return importlib.metadata.version(library).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
         return "none"
 
 
-def _line(row: Row) -> str:
+def line(row: Row) -> str:
+    """A row in a line."""
     truth, probe = row["truth"], row["probe"]
-    planted = ", ".join(f"{each['kind']} {each['said']}" for each in probe["planted"])
-    said = f"said {probe['said']} ({probe.get('why')}), is {truth['answer']} {truth['why']}"
-    return f"{row['name']}: {said}; {planted}"
+    planted = ", ".join(f"{each['kind']} {each['answer']}" for each in probe["planted"])
+    found = f"probe {probe['answer']} ({probe.get('why')}), truth {truth['answer']} {truth['why']}"
+    return f"{row['name']}: {found}; {planted}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the zoo knows of an architecture: how to build it, a batch for it, and its losses."""
+"""One architecture of the zoo: how to build it, a batch for it, and its losses."""
 
 from __future__ import annotations
 
@@ -43,24 +43,25 @@ class Library:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        prepare_torchvision()
         return getattr(importlib.import_module(self._name), attribute)
 
 
-_operators: list[torch.library.Library] = []
-
-
-def prepare_torchvision() -> None:
+def prepare_torchvision() -> Any:
     """Let torchvision's CUDA wheel be imported beside a torch without CUDA: its operators do not
     load there. No architecture here needs them, but the import needs their names."""
     try:
         without_names = "+cpu" not in importlib.metadata.version("torchvision")
     except importlib.metadata.PackageNotFoundError:
-        return
-    if without_names and torch.version.cuda is None and not _operators:
-        _operators.append(torch.library.Library("torchvision", "FRAGMENT"))
-        for name in ("nms", "qnms"):
-            _operators[0].define(f"{name}(Tensor dets, Tensor scores, float limit) -> Tensor")
+        return None
+    if not without_names or torch.version.cuda is not None:
+        return None
+    operators = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        operators.define(f"{name}(Tensor dets, Tensor scores, float limit) -> Tensor")
+    return operators
+
+
+_OPERATORS = prepare_torchvision()
 
 
 def classifier(

@@ -20,7 +20,7 @@ SHAPE, SIZE = "ZOO_SHAPE", "ZOO_SIZE"
 """The shape, as `64x3x3`, of what gets a wrong gradient; the error as a share of the number."""
 
 
-def _changing(change: Callable[[Tensor], Tensor], graph: Any, inputs: list[Any]) -> Any:
+def _change_gradients(change: Callable[[Tensor], Tensor], graph: Any, inputs: list[Any]) -> Any:
     """Change the gradient of the graph's inputs that have the shape."""
 
     def changed(tensor: Tensor) -> Tensor:
@@ -45,12 +45,12 @@ def _compiled(graph: Any, inputs: list[Any]) -> Any:
 
 def scaled_gradient(graph: Any, inputs: list[Any]) -> Any:
     """A gradient is too large by a share."""
-    return _changing(lambda each: each * (1 + float(os.environ[SIZE])), graph, inputs)
+    return _change_gradients(lambda each: each * (1 + float(os.environ[SIZE])), graph, inputs)
 
 
 def lost_gradient(graph: Any, inputs: list[Any]) -> Any:
     """A gradient is zero."""
-    return _changing(torch.zeros_like, graph, inputs)
+    return _change_gradients(torch.zeros_like, graph, inputs)
 
 
 def transposed_gradient(graph: Any, inputs: list[Any]) -> Any:
@@ -60,11 +60,11 @@ def transposed_gradient(graph: Any, inputs: list[Any]) -> Any:
         square = each.dim() > 1 and each.shape[0] == each.shape[1]
         return each.transpose(0, 1).contiguous() if square else each.flip(0)
 
-    return _changing(change, graph, inputs)
+    return _change_gradients(change, graph, inputs)
 
 
 def wrong_output(graph: Any, inputs: list[Any]) -> Any:
-    """What the graph returns is too large by a share; the gradients are those of right numbers."""
+    """The graph's outputs are too large by a share; the gradients are right."""
     run = _compiled(graph, inputs)
 
     def off(each: Any) -> Any:
@@ -75,7 +75,7 @@ def wrong_output(graph: Any, inputs: list[Any]) -> Any:
     return lambda *arguments: tuple(off(each) for each in run(*arguments))
 
 
-def recording(backend: str, operations: set[str]) -> Callable[..., Any]:
+def recorder(backend: str, operations: set[str]) -> Callable[..., Any]:
     """The backend, which also adds the names of the operations that it compiles."""
 
     def compiled(graph: Any, inputs: list[Any]) -> Any:
@@ -96,12 +96,12 @@ _OPERATIONS = {
 
 
 def candidates(number: int, operations: set[str]) -> list[tuple[str, ...]]:
-    """What to plant in the architecture of this number, whose graphs have these operations: one of
-    each kind, the first that shows; and more gradients, where that is too few."""
+    """Errors to plant in the architecture of this number, whose graphs have these operations: the
+    first of each kind that shows; and more gradients, where that is too few."""
     fitting = tuple(kind for kind, needed in _OPERATIONS.items() if needed in operations)
     result = "stale_buffers" if "batch_norm" in operations else "wrong_output"
-    more = [(each,) for each in _turned(_GRADIENTS, number + 1)]
-    return [_turned(_GRADIENTS, number), (result,), _turned(fitting, number), *more]
+    more = [(each,) for each in _rotate(_GRADIENTS, number + 1)]
+    return [_rotate(_GRADIENTS, number), (result,), _rotate(fitting, number), *more]
 
 
 def dotted(kind: str) -> str:
@@ -109,6 +109,6 @@ def dotted(kind: str) -> str:
     return f"{__name__ if kind in globals() else 'benchmarks.miscompilers'}.{kind}"
 
 
-def _turned(kinds: tuple[str, ...], number: int) -> tuple[str, ...]:
+def _rotate(kinds: tuple[str, ...], number: int) -> tuple[str, ...]:
     first = number % max(len(kinds), 1)
     return kinds[first:] + kinds[:first]

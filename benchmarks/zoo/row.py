@@ -1,4 +1,7 @@
-"""One row of the zoo: an architecture in one precision, what is true of it, what the probe said."""
+"""One row of the zoo: an architecture in one precision, the truth about it, the probe's answer.
+
+Both are found in processes of their own, which are forked from a server with the libraries.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.zoo import HUNDRED, planted, truth
 from compilegate.job.evidence.parity import parity_verdict
 from compilegate.job.evidence.record import ParityErrors
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 
 Row = dict[str, Any]
 ALIKE, WRONG, CANNOT_TELL, DIED = "alike", "wrong", "cannot tell", "died"
-REFUSED = "torch refuses"  # as the truth has it
+STEPS = 10
 LIMIT_SECONDS = 900.0
 TOO_LONG = f"more than {LIMIT_SECONDS:g} s"
 PLANTED = 3
@@ -33,11 +37,11 @@ _PRINTED = {
     CANNOT_TELL: re.compile(rb"^parity: cannot tell", re.MULTILINE),
     ALIKE: re.compile(rb"^parity: (?!judged)", re.MULTILINE),
 }
-"""What the terminal says; the first that matches."""
+"""Lines on the terminal; the first that matches counts."""
 
 
 def write_row(path: Path, row: Row) -> None:
-    """Write it whole or not at all."""
+    """Write the row whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(row, indent=1) + "\n")
@@ -45,17 +49,15 @@ def write_row(path: Path, row: Row) -> None:
 
 
 def read_row(path: Path) -> Row:
-    """What there is of it."""
+    """Read the row as far as it exists."""
     with contextlib.suppress(OSError, ValueError):
         found: Row = json.loads(path.read_text())
         return found
     return {}
 
 
-def complete(
-    path: Path, name: str, precision: str, backend: str, keys: Mapping[str, str]
-) -> Row:  # fmt: skip
-    """Make what the row lacks, or has by other sources than those of `keys`."""
+def complete(path: Path, name: str, precision: str, backend: str, keys: Mapping[str, str]) -> Row:
+    """Find what the row lacks, or has from other sources than those of `keys`."""
     row = {**read_row(path), "name": name, "precision": precision, "backend": backend}
     if row.get("truth", {}).get("key") != keys["truth"]:
         row.pop("probe", None)
@@ -63,9 +65,9 @@ def complete(
         write_row(path, row)
     if row.get("probe", {}).get("key") != keys["probe"]:
         compiler = backend if backend == "inductor" else f"torch-compile:{backend}"
-        probe = _trained(name, precision, {"COMPILEGATE_COMPILER": compiler})
+        probe = _probe(name, precision, {"COMPILEGATE_COMPILER": compiler})
         probe["planted"] = [
-            {"kind": each["kind"]} | _trained(name, precision, each["environment"], _PRINTED[WRONG])
+            {"kind": each["kind"]} | _probe(name, precision, each["environment"], _PRINTED[WRONG])
             for each in row["truth"]["planted"]
         ]
         row["probe"] = {**probe, "key": keys["probe"]}
@@ -81,23 +83,20 @@ def _truth(name: str, precision: str, backend: str) -> Row:
         if ended:
             found["why"] = f"{ended}: {_last_line(folder)}"
         if ended == TOO_LONG and "error" not in found:  # torch was compiling until then
-            found |= {"answer": REFUSED, "why": ended}
+            found |= {"answer": truth.REFUSED, "why": ended}
         return {**found, "seconds": round(seconds, 1)}
 
 
 def _find_truth(name: str, precision: str, backend: str) -> None:
-    """In a process of its own: write what is true of the backend, and of errors to plant."""
+    """In a process of its own: write the truth about the backend, and about errors to plant."""
     import torch._dynamo.config as dynamo  # noqa: PLC0415 - seconds of import
     import torch._inductor.config as inductor  # noqa: PLC0415
 
-    from benchmarks.zoo import planted, truth  # noqa: PLC0415
-    from benchmarks.zoo.hundred import HUNDRED  # noqa: PLC0415
-
     inductor.fallback_random = dynamo.use_numpy_random_stream = True  # draw as eager draws
     number = list(HUNDRED).index(name)
-    trained = truth.Trained(HUNDRED[name], precision)
+    trained = truth.TrainedArchitecture(HUNDRED[name], precision)
     operations: set[str] = set()
-    true = trained.judge(planted.recording(backend, operations))
+    true = trained.judge(planted.recorder(backend, operations))
     if true.answer == truth.SOUND and not operations:
         true = truth.Truth(truth.LEFT)
     row = {**true._asdict(), "reference": trained.reference, "planted": []}
@@ -121,42 +120,57 @@ def _find_truth(name: str, precision: str, backend: str) -> None:
     write_row(Path("truth.json"), row)
 
 
-def _trained(
-    name: str, precision: str, environment: Mapping[str, str],
+def _probe(
+    name: str,
+    precision: str,
+    environment: Mapping[str, str],
     until: re.Pattern[bytes] | None = None,
-) -> Row:  # fmt: skip
-    """What the probe said in a training, which ends as soon as `until` is printed: the search for
-    what departs takes a minute."""
+) -> Row:
+    """The probe's answer in a training, which ends as soon as `until` is printed: the run of the
+    repro takes a minute."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as place:
         folder = Path(place)
         ended, seconds = _in_child(folder, _train, name, precision, environment, until=until)
         row: Row = {"seconds": round(seconds, 1)}
         if ended == "stopped":
-            return {**row, "said": WRONG, "printed": WRONG}
+            return {**row, "answer": WRONG, "printed": WRONG}
         if ended:
-            return {**row, "said": DIED, "why": f"{ended}: {_last_line(folder)}"}
-        row |= _said(folder / "compilegate-job" / "evidence")
+            return {**row, "answer": DIED, "why": f"{ended}: {_last_line(folder)}"}
+        row |= _answer(folder / "compilegate-job" / "evidence")
         log = (folder / "log").read_bytes()
-        row["printed"] = next((said for said, each in _PRINTED.items() if each.search(log)), None)
-        if row["said"] == WRONG:
+        printed = (answer for answer, each in _PRINTED.items() if each.search(log))
+        row["printed"] = next(printed, None)
+        if row["answer"] == WRONG:
             row["log"] = log[-4000:].decode(errors="replace")
         return row
 
 
 def _train(name: str, precision: str, environment: Mapping[str, str]) -> None:
-    """In a process of its own: the training script."""
+    """In a process of its own: the training script, with its settings in the environment."""
     os.environ.update(environment)
-    from benchmarks.zoo.hundred import HUNDRED  # noqa: PLC0415
-    from benchmarks.zoo.script import train  # noqa: PLC0415
+    import torch  # noqa: PLC0415
 
-    train(HUNDRED[name], precision)
+    from compilegate import job  # noqa: PLC0415
+
+    architecture = HUNDRED[name]
+    loader = truth.batches(architecture, STEPS)
+    truth.seed(truth.SEED)
+    models = tuple(job.compile(each) for each in architecture.models())
+    optimizers = [torch.optim.AdamW(each.parameters(), lr=1e-3) for each in models]
+    for batch in job.steps(loader):
+        truth.step(architecture, models, optimizers, batch, precision)
+    for each in models:
+        each.eval()
+    job.metrics(loss=architecture.losses[0](*models, loader[0]))
+    job.save(models[0])
+    job.finish()
 
 
-def _said(folder: Path) -> Row:
-    """What the evidence says, by the gate's own verdict of parity."""
+def _answer(folder: Path) -> Row:
+    """The gate's own verdict of parity on the evidence."""
     evidence = read_row(folder / "evidence.json")
     if not evidence or evidence["failure"]:
-        return {"said": DIED, "why": evidence.get("failure", "no evidence")}
+        return {"answer": DIED, "why": evidence.get("failure", "no evidence")}
     compiler, parity = evidence["compiler"], evidence["parity"] or {}
     row: Row = {key: compiler[key] for key in ("graphs", "graph_breaks", "compile_seconds")}
     row["probe_seconds"] = parity.get("seconds")
@@ -164,24 +178,26 @@ def _said(folder: Path) -> Row:
         row["step_ms"] = round(1000 * float(np.median(steps["seconds"][5:])), 2)
     if not compiler["ran"] or not (folder / "parity.npz").exists():
         why = parity.get("obstacle") if compiler["ran"] else "did not run compiled"
-        return {**row, "said": CANNOT_TELL, "why": why}
+        return {**row, "answer": CANNOT_TELL, "why": why}
     with np.load(folder / "parity.npz") as arrays:
         errors = ParityErrors(**{name: arrays[name] for name in arrays.files})
     precision = parity["precision"]
     limit, reproduced = DEFAULT_PARITY_LIMITS[precision], parity["reproduced"]
     verdict = parity_verdict(errors, precision, limit, reproduced)
-    row |= {"said": _ANSWERS[str(verdict.answer)], "why": str(verdict.why.value)}
+    row |= {"answer": _ANSWERS[str(verdict.answer)], "why": str(verdict.why.value)}
     if verdict.worst is not None:
         row |= {"tensor": verdict.worst.tensor, "ratio": verdict.worst.ratio}
     return row
 
 
 def _in_child(
-    folder: Path, target: Callable[..., None], *arguments: Any,
+    folder: Path,
+    target: Callable[..., None],
+    *arguments: Any,
     until: re.Pattern[bytes] | None = None,
-) -> tuple[str, float]:  # fmt: skip
-    """Run it within the folder, in a process forked off a server that has imported everything.
-    Returns how it ended, and its seconds: empty for well, `stopped` once its log has `until`."""
+) -> tuple[str, float]:
+    """Run the target in the folder, in a process forked from a server that has imported everything.
+    Returns how it ended (empty: well, `stopped`: its log has `until`) and its seconds."""
     began, log, ended = time.monotonic(), folder / "log", ""
     log.touch()
     context = multiprocessing.get_context("forkserver")

@@ -55,7 +55,7 @@ def _small(kind: str, of: str, **own: Any) -> partial[Any]:
 
 
 def _texts(*, mask: bool = True, words: bool = False) -> dict[str, Tensor]:
-    """Padded texts of different lengths. What is to be found of them is a class, or the words."""
+    """Padded texts of different lengths, labelled with a class or with the words."""
     kept = torch.arange(LENGTH) < torch.randint(LENGTH // 2, LENGTH + 1, (TEXTS, 1))
     tokens = torch.where(kept, torch.randint(3, WORDS, (TEXTS, LENGTH)), 0)
     labels = tokens if words else torch.randint(CLASSES, (TEXTS,))

@@ -1,8 +1,9 @@
-"""What is true, without any code of `compilegate`: eager, compiled and float64, compared by NumPy.
+"""The truth, without any code of `compilegate`: eager, compiled and float64, compared by NumPy.
 
-Rounding is measured, not assumed: it is what eager errs against float64, by its own kernels and by
-others (without oneDNN, and with attention written out). Compiled code that errs about as much is
-sound. What errs much more in most of the batches is wrong. In between a person has to look.
+Rounding is measured, not assumed: it is the error of eager against float64, by its own kernels and
+by others (without oneDNN, and with attention written out). Compiled code with about the same error
+is sound; with a much larger error in most of the batches it is wrong. In between a person has to
+look.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ SMALLEST_SHARE = 1e-3
 
 
 class Truth(NamedTuple):
-    """What NumPy found."""
+    """NumPy's finding."""
 
     answer: str
     tensor: str = ""
-    """The one that decides it: that which errs most, as a multiple of rounding."""
+    """The tensor with the largest error as a multiple of rounding, which decides."""
     error: float = 0.0
-    """Its distance from float64 as a share of its size, in the middle batch."""
+    """Its distance from float64 as a share of its size, in the median batch."""
     rounding: float = 0.0
-    """The same of eager, at most."""
+    """Eager's largest distance."""
     why: str = ""
 
 
@@ -51,7 +52,7 @@ def judge(
     compiled: Sequence[Numbers],
     precision: str,
 ) -> Truth:
-    """Compare the compiled batches with the reference, by what the kinds of `eager` err."""
+    """Compare the compiled batches' errors with those of the kinds of `eager`."""
     worst, most = Truth(SOUND), 0.0
     for name in {name: None for each in reference for name in each}:
         rounding = max(
@@ -72,7 +73,7 @@ def judge(
 
 
 def _errors(name: str, found: Sequence[Numbers], exact: Sequence[Numbers]) -> list[float]:
-    """In each batch that has it, the distance as a share of the exact tensor's size."""
+    """The distance in each batch with this tensor, as a share of the exact tensor's size."""
     both = zip(found, exact, strict=True)
     return [_error(name, row, wanted) for row, wanted in both if name in wanted]
 
@@ -89,7 +90,7 @@ def _error(name: str, found: Numbers, exact: Numbers) -> float:
     return distance / size if distance else 0.0
 
 
-def _doubled(value: Any) -> Any:
+def _double(value: Any) -> Any:
     return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
@@ -107,11 +108,11 @@ class _DrawsFloat32(TorchDispatchMode):
             return function(*args, **kwargs)
         if "dtype" in kwargs or name in {"rand", "randn"}:
             kwargs["dtype"] = torch.float32
-        drawn = function(*tree_map(_rounded, args), **kwargs).double()
+        drawn = function(*tree_map(_float, args), **kwargs).double()
         return args[0].copy_(drawn) if name.endswith("_") else drawn
 
 
-def _rounded(value: Any) -> Any:
+def _float(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) else value
 
 
@@ -140,7 +141,7 @@ def seed(number: int) -> None:
 
 
 def batches(architecture: Architecture, count: int) -> list[Batch]:
-    """The same every time."""
+    """Batches that are the same every time."""
     made = []
     for number in range(count):
         seed(1000 + number)
@@ -149,11 +150,27 @@ def batches(architecture: Architecture, count: int) -> list[Batch]:
 
 
 def autocast(precision: str) -> torch.autocast:
-    """What half of the zoo trains under."""
+    """The autocast of half of the zoo."""
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
 
 
-class Trained:
+def step(
+    architecture: Architecture,
+    models: Sequence[nn.Module],
+    optimizers: Sequence[torch.optim.Optimizer],
+    batch: Batch,
+    precision: str,
+) -> None:
+    """Take one training step of each model in turn."""
+    for loss, optimizer in zip(architecture.losses, optimizers, strict=True):
+        optimizer.zero_grad()
+        with autocast(precision):
+            value = loss(*models, batch)
+        value.backward()
+        optimizer.step()
+
+
+class TrainedArchitecture:
     """An architecture after some eager steps, and what its variants compute from there."""
 
     def __init__(self, architecture: Architecture, precision: str) -> None:
@@ -162,12 +179,7 @@ class Trained:
         models = self._new()
         optimizers = [torch.optim.AdamW(each.parameters(), lr=1e-3) for each in models]
         for batch in self._batches:
-            for loss, optimizer in zip(architecture.losses, optimizers, strict=True):
-                optimizer.zero_grad()
-                with autocast(precision):
-                    value = loss(*models, batch)
-                value.backward()
-                optimizer.step()
+            step(architecture, models, optimizers, batch, precision)
         self._states = [
             {name: each.detach().clone() for name, each in model.state_dict().items()}
             for model in models
@@ -198,7 +210,7 @@ class Trained:
         return list(dict.fromkeys(shapes))
 
     def judge(self, backend: Callable[..., Any]) -> Truth:
-        """What is true of a compiler."""
+        """The truth about a compiler."""
         torch.compiler.reset()
         models = self._new()
         for each in models:
@@ -218,7 +230,7 @@ class Trained:
         """Loss, outputs, gradients and buffers of each batch, each from the same state."""
         found, given, precision = [], self._batches, self._precision
         if torch.get_default_dtype() is torch.float64:
-            given, precision = [tree_map(_doubled, each) for each in given], "fp32"
+            given, precision = [tree_map(_double, each) for each in given], "fp32"
             for each in models:
                 each.double()
         for number, batch in enumerate(given):
@@ -232,7 +244,7 @@ class Trained:
         found: Numbers = {}
         with contextlib.ExitStack() as hooks:
             for place, model in enumerate(models):
-                hook = model.register_forward_hook(_keeping(found, f"output of {place}"))
+                hook = model.register_forward_hook(_output_hook(found, f"output of {place}"))
                 hooks.callback(hook.remove)
             for place, loss in enumerate(self._architecture.losses):
                 for model in models:
@@ -250,7 +262,7 @@ class Trained:
         return found
 
 
-def _keeping(found: Numbers, title: str) -> Callable[..., None]:
+def _output_hook(found: Numbers, title: str) -> Callable[..., None]:
     def keep(module: nn.Module, arguments: Any, output: Any) -> None:
         for place, each in enumerate(tree_leaves(output)):
             if isinstance(each, Tensor):

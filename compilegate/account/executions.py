@@ -26,12 +26,15 @@ from compilegate.account.registry import described_model
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import PROCESSING, REGISTER_MODEL
-from compilegate.execution.events import Event
+from compilegate.execution.events import POLL_SECONDS, QUIET_SECONDS, Event, follow
 from compilegate.execution.executor import GATE_FILES
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
-from compilegate.execution.outcome import NO_REASON
-from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.execution.result import (
+    NO_REASON,
+    ExecutionResult,
+    StepFailure,
+    StepResult,
+    explain_failure,
+)
 from compilegate.execution.status import ExecutionStatus, LostError, StepStatus
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 

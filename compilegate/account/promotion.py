@@ -133,7 +133,7 @@ class Promotion:
             f"{region}, expected there by the same digest; replicate it from {there.region}: "
             f"aws ecr put-replication-configuration --region {there.region} "
             f"--replication-configuration '{json.dumps({'rules': [rule]})}', push the image once "
-            "more, and let the roles here pull it there (docs/stages.md)"
+            "more, and let the roles here pull it there (docs/deploy.md)"
         )
 
     def _digest(self, region: str, repository: str, named: str) -> str | None:

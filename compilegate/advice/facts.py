@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
-from compilegate.catalog import Asked, Price, price_of
+from compilegate.catalog import ArmSettings, Price, price_of
 from compilegate.catalog.compilers import modules_without_a_graph
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
@@ -240,9 +240,9 @@ class Facts:
     workload: str
     framework: Fact[str]
     family: Fact[str]
-    asked: Asked
+    asked: ArmSettings
     """What the baseline asks for, in the words of the catalog, which says what can run."""
-    needs: tuple[Asked, ...]
+    needs: tuple[ArmSettings, ...]
     """The same of all arms that name no instance of their own."""
     arms: Mapping[str, int]
     """How many candidates of the file are an option, by its name."""
@@ -421,7 +421,7 @@ def _shapes(workload: Workload) -> Fact[str]:
     return Fact(of[padding], f"the baseline pads to {padding!r}")
 
 
-def _hours(declared: float | None, asked: Asked, timing: Timing | None) -> Fact[Range]:
+def _hours(declared: float | None, asked: ArmSettings, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
     execution elsewhere leaves possible. No job is longer than it may be."""
     here, took = asked.instance_type, "nobody has said how long a run takes"

@@ -1,7 +1,7 @@
-"""The compilers, from `facts/NAME.toml`: what may be asked of each, and who maintains it.
+"""The compilers, from `facts/NAME.toml`: what each can do, and who maintains it.
 
-An empty or absent list restricts nothing, but for `distributions`: what is not listed there cannot
-be asked of this project. Pure.
+An empty or absent list restricts nothing, except `distributions`: this project supports the listed
+ones alone. Pure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from compilegate.catalog.instances import (
     instance_class,
     processor_of,
 )
-from compilegate.catalog.reading import fact_text
-from compilegate.execution.target import Target
+from compilegate.catalog.tables import landscape
+from compilegate.execution.status import Target
 from compilegate.job.compilers import declarations
 
 Distribution = Literal["pytorchxla", "sm_dist", "in the script"]
@@ -47,8 +47,11 @@ class Stack:
     """Whether AWS lists the image as one that may be extended."""
 
     @property
+    def versions(self) -> tuple[str, str, str | None]:
+        return self.framework, self.version, self.transformers
+
+    @property
     def label(self) -> str:
-        """The stack in words."""
         transformers = f" with Transformers {self.transformers}" if self.transformers else ""
         return f"{self.framework} {self.version}{transformers}"
 
@@ -56,12 +59,8 @@ class Stack:
     def image(self) -> BaseImage:
         """The image that holds it, with its URI in each region."""
         processor = "neuron" if "neuron" in self.image_framework else "gpu"
-        return find_image(
-            self.image_framework,
-            self.version,
-            transformers=self.transformers,
-            processor=processor,
-        )
+        names = (self.image_framework, self.version)
+        return find_image(*names, transformers=self.transformers, processor=processor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +70,11 @@ class Compiling:
     seconds: tuple[int, int]
     """From, to; usually."""
     repaid_seconds: int
-    """The shortest job that is said to gain."""
+    """The shortest job that gains, by its maker's word."""
 
 
 SOON = datetime.timedelta(days=365)
-"""An end that is nearer than this is told: a workload is retrained for years."""
+"""An end nearer than this is reported: a workload is retrained for years."""
 
 
 class End(NamedTuple):
@@ -120,21 +119,20 @@ class Maintenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """What may be asked of one compiler."""
+    """What one compiler can do."""
 
     name: str
     title: str
     frameworks: tuple[str, ...]
-    """None listed means no restriction."""
     oldest: str | None = None
     """The first framework version that works; None without such a bound."""
     newest: str | None = None
     """The last one; None without such a bound."""
     stacks: tuple[Stack, ...] = ()
-    """The only framework versions there are; none listed means no such restriction."""
+    """The only framework versions there are."""
     processors: tuple[Processor, ...]
     instance_classes: tuple[str, ...] = ()
-    """The only classes of instances; none listed means no such restriction."""
+    """The only classes of instances."""
     efa_instances: tuple[str, ...] = ()
     """Those whose network is fast between instances; none listed where AWS does not say."""
     distributions: tuple[str, ...]
@@ -159,10 +157,7 @@ class Compiler:
     def stack(self, framework: str, version: str, transformers: str | None) -> Stack | None:
         """The stack of exactly these versions."""
         wanted = (framework, version, transformers)
-        for stack in self.stacks:
-            if (stack.framework, stack.version, stack.transformers) == wanted:
-                return stack
-        return None
+        return next((it for it in self.stacks if it.versions == wanted), None)
 
 
 @cache
@@ -178,12 +173,8 @@ def _facts(name: str) -> dict[str, Any]:
     text = files("compilegate.job.compilers").joinpath("facts", file).read_text(encoding="utf-8")
     facts = tomllib.loads(text)
     shared = {"name": name, **facts, "backends": {}}
-    return {
-        **facts,
-        "backends": {
-            backend: {**shared, **changes} for backend, changes in facts.get("backends", {}).items()
-        },
-    }
+    backends = facts.get("backends", {}).items()
+    return {**facts, "backends": {backend: {**shared, **changes} for backend, changes in backends}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +196,7 @@ def graphless(framework: str) -> Graphless | None:
 
 def graphless_module(libraries: frozenset[str]) -> Graphless | None:
     """The framework without a graph that a script imports, if it imports none that has one."""
-    if libraries & set(_table()["modules_with_a_graph"]):
+    if libraries & set(landscape()["modules_with_a_graph"]):
         return None
     by_module = {each.module: each for each in _graphless().values()}
     return next((by_module[each] for each in sorted(libraries & by_module.keys())), None)
@@ -218,20 +209,20 @@ def modules_without_a_graph() -> dict[str, str]:
 
 @cache
 def _graphless() -> Mapping[str, Graphless]:
-    found = TypeAdapter(tuple[Graphless, ...]).validate_python(_table()["graphless"])
+    found = TypeAdapter(tuple[Graphless, ...]).validate_python(landscape()["graphless"])
     return {each.framework: each for each in found}
 
 
 @cache
 def service(name: str) -> Maintenance:
     """How long a service of AWS's is to be had: `profiler`, `debugger`."""
-    return TypeAdapter(Maintenance).validate_python(_table()["services"][name])
+    return TypeAdapter(Maintenance).validate_python(landscape()["services"][name])
 
 
 def library_obstacle(library: str, framework: str | None, instance_type: str) -> str | None:
     """Why a library such as `smddp` is of no use with a framework on an instance, in a clause; None
     where it may be. A framework that is not known is no obstacle."""
-    accelerator, wanted = accelerator_of(instance_type), _table()["libraries"][library]
+    accelerator, wanted = accelerator_of(instance_type), landscape()["libraries"][library]
     for what, found in (
         ("frameworks", framework),
         ("processors", processor_of(instance_type)),
@@ -245,9 +236,4 @@ def library_obstacle(library: str, framework: str | None, instance_type: str) ->
 
 def upgrades(present: str) -> tuple[str, ...]:
     """Instance types that come next after those of a class; none where the catalog has none."""
-    return tuple(_table()["upgrades"].get(present, ()))
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    return tomllib.loads(fact_text("landscape.toml"))
+    return tuple(landscape()["upgrades"].get(present, ()))

@@ -8,6 +8,7 @@ Pure. `images.json` is an export of the SageMaker SDK's own table (`tools/export
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from compilegate.catalog.reading import fact_lines, fact_rows, fact_text
+from compilegate.catalog.tables import fact_lines, fact_rows, fact_text
 from compilegate.errors import CompilegateError
 
 AMAZON_LINUX_2023_PYTHON = "3.12"
@@ -58,7 +59,6 @@ class BaseImage:
 
     @property
     def label(self) -> str:
-        """The image in words, for a message."""
         transformers = f", Transformers {self.transformers}" if self.transformers else ""
         return f"{self.framework} {self.version}{transformers} ({self.processor})"
 
@@ -81,7 +81,6 @@ class Patches:
 
     @property
     def until(self) -> datetime.date | None:
-        """The last day, where AWS says it."""
         return None if self.patched_until == "ended" else self.patched_until
 
     def ended(self, today: datetime.date) -> bool:
@@ -128,9 +127,7 @@ def find_image(
         or sorted({image.label for image in of_framework})
         or sorted({image.framework for image in base_images()})
     )
-    wanted = f"{framework} {version}"
-    if transformers is not None:
-        wanted += f", Transformers {transformers}"
+    wanted = f"{framework} {version}" + (f", Transformers {transformers}" if transformers else "")
     raise UnknownImageError(f"the catalog has no image {wanted} ({processor}); it has {known}")
 
 
@@ -141,12 +138,7 @@ def patches_of(image: BaseImage) -> Patches | None:
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+    return tuple(int(part) for part in itertools.takewhile(str.isdigit, version.split(".")))
 
 
 @cache

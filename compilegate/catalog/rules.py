@@ -1,4 +1,4 @@
-"""Whether a compiler can do what an arm asks, and whether it pays: a refusal or a warning each.
+"""Whether a compiler can train an arm as it is declared, and whether that pays: refusals, warnings.
 
 `check` is the one place that says what a compiler runs on: image, instance, precision,
 distribution. Pure: plain values in, findings out; today's date is an argument.
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from compilegate.catalog.compilers import (
     Compiler,
-    Graphless,
     Maintenance,
     Stack,
     compilers,
@@ -22,7 +21,6 @@ from compilegate.catalog.compilers import (
     graphless_module,
     service,
 )
-from compilegate.catalog.findings import Finding, finding
 from compilegate.catalog.images import BaseImage, Patches, patches_of, version_numbers
 from compilegate.catalog.instances import (
     Accelerator,
@@ -32,8 +30,9 @@ from compilegate.catalog.instances import (
     instance_of,
     processor_of,
 )
+from compilegate.catalog.tables import Finding, finding
 from compilegate.catalog.tested_models import known_to_compile, rows_of
-from compilegate.execution.target import Target
+from compilegate.execution.status import Target
 
 NO_DAY = datetime.date.min
 """Nothing is refused because of the day; only warnings depend on it."""
@@ -43,8 +42,8 @@ pytorch/pytorch issue 115900."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What an arm asks for."""
+class ArmSettings:
+    """What decides whether an arm can be compiled."""
 
     compiler: str
     backend: str | None = None
@@ -91,29 +90,29 @@ class Asked:
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked of which compiler on which day, and what the catalog has on it."""
+    """An arm, its compiler and a day, with what the catalog has on them."""
 
-    asked: Asked
+    arm: ArmSettings
     compiler: Compiler
     today: datetime.date
 
     @property
     def version(self) -> str | None:
         """The version of a framework that the compiler takes, as far as it is known."""
-        return None if _other_framework(self) else self.asked.version
+        return None if _other_framework(self) else self.arm.version
 
     @property
     def stack(self) -> Stack | None:
-        """The stack that was asked for, if the compiler has only certain stacks."""
-        asked = self.asked
-        if asked.version is None:
+        """The arm's stack, if the compiler has only certain stacks."""
+        arm = self.arm
+        if arm.version is None:
             return None
-        return self.compiler.stack(asked.framework, asked.version, asked.transformers)
+        return self.compiler.stack(arm.framework, arm.version, arm.transformers)
 
     @property
     def image(self) -> BaseImage | None:
-        """The AWS image that is asked for; None if there is none or it is not known."""
-        return self.asked.image if self.stack is None else self.stack.image
+        """The arm's AWS image; None if there is none or it is not known."""
+        return self.arm.image if self.stack is None else self.stack.image
 
     @property
     def torch(self) -> tuple[int, ...]:
@@ -131,11 +130,11 @@ class Case:
     @property
     def instance(self) -> Instance | None:
         """The instance type; None if it has no accelerator or is not listed."""
-        return instance_of(self.asked.instance_type)
+        return instance_of(self.arm.instance_type)
 
     @property
     def accelerator(self) -> Accelerator | None:
-        return accelerator_of(self.asked.instance_type)
+        return accelerator_of(self.arm.instance_type)
 
     @property
     def distributions(self) -> tuple[str, ...]:
@@ -144,16 +143,16 @@ class Case:
         return known if stack is None else tuple(it for it in known if it == stack.distribution)
 
 
-def check(asked: Asked, today: datetime.date = NO_DAY) -> tuple[Finding, ...]:
-    """Everything that speaks against it, refusals first; empty if nothing does."""
-    compiler = compilers()[asked.compiler]
-    case = Case(asked, compiler.backends.get(asked.backend or "", compiler), today)
+def check(arm: ArmSettings, today: datetime.date = NO_DAY) -> tuple[Finding, ...]:
+    """Everything that speaks against an arm, refusals first."""
+    compiler = compilers()[arm.compiler]
+    case = Case(arm, compiler.backends.get(arm.backend or "", compiler), today)
     found = tuple(_findings(case))
     return tuple(sorted(found, key=lambda each: each.severity != "refusal"))
 
 
 def _findings(case: Case) -> Iterator[Finding]:
-    none = graphless(case.asked.framework)
+    none = graphless(case.arm.framework)
     if none is not None:
         if case.compiler.name != "eager":
             yield finding("no-graph", compiler=case.compiler, graphless=none)
@@ -167,14 +166,14 @@ def _findings(case: Case) -> Iterator[Finding]:
             yield finding(code, about=about, **{**known, **values})
 
 
-_KNOWN = ("asked", "compiler", "stack", "image", "patches", "instance", "accelerator")
+_KNOWN = ("arm", "compiler", "stack", "image", "patches", "instance", "accelerator")
 Values = Mapping[str, object]
-"""What fills the sentence of a finding, besides what is known of every case."""
+"""What fills the sentence of a finding, besides `_KNOWN`."""
 
 
 def _other_framework(case: Case) -> bool:
     frameworks = case.compiler.frameworks
-    return bool(frameworks) and case.asked.framework not in frameworks
+    return bool(frameworks) and case.arm.framework not in frameworks
 
 
 def _framework(case: Case) -> Values | None:
@@ -184,35 +183,35 @@ def _framework(case: Case) -> Values | None:
 
 
 def _no_stack(case: Case) -> Values | None:
-    asked, stacks = case.asked, case.compiler.stacks
+    arm, stacks = case.arm, case.compiler.stacks
     if case.version is None or not stacks or case.stack is not None:
         return None
-    with_transformers = f" with Transformers {asked.transformers}" if asked.transformers else ""
+    with_transformers = f" with Transformers {arm.transformers}" if arm.transformers else ""
     return {
-        "wanted": f"{asked.framework} {asked.version}{with_transformers}",
-        "known": ", ".join(each.label for each in stacks if each.framework == asked.framework),
+        "wanted": f"{arm.framework} {arm.version}{with_transformers}",
+        "known": ", ".join(each.label for each in stacks if each.framework == arm.framework),
     }
 
 
 def _too_old(case: Case) -> bool:
-    version, oldest = case.version, case.compiler.oldest
-    if version is None or oldest is None:
+    oldest = case.compiler.oldest
+    if case.version is None or oldest is None:
         return False
-    return version_numbers(version) < version_numbers(oldest)
+    return version_numbers(case.version) < version_numbers(oldest)
 
 
 def _too_new(case: Case) -> bool:
-    version, newest = case.version, case.compiler.newest
-    if version is None or newest is None or _too_old(case):
+    newest = case.compiler.newest
+    if case.version is None or newest is None or _too_old(case):
         return False
-    return version_numbers(version)[:2] > version_numbers(newest)
+    return version_numbers(case.version)[:2] > version_numbers(newest)
 
 
 _HAS = {"cpu": "no accelerator", "gpu": "GPUs", "neuron": "Trainium"}
 
 
 def _processor(case: Case) -> Values | None:
-    compiler, processor = case.compiler, processor_of(case.asked.instance_type)
+    compiler, processor = case.compiler, processor_of(case.arm.instance_type)
     if processor in compiler.processors:
         return None
     wanted = "take an instance with " + " or ".join(_HAS[each] for each in compiler.processors)
@@ -221,27 +220,26 @@ def _processor(case: Case) -> Values | None:
 
 def _instance_class(case: Case) -> Values | None:
     classes = case.compiler.instance_classes
-    if not classes or instance_class(case.asked.instance_type) in classes or _processor(case):
+    if not classes or instance_class(case.arm.instance_type) in classes or _processor(case):
         return None
     return {"classes": ", ".join(classes)}
 
 
 def _no_kernels(case: Case) -> bool:
-    """The GPU may be too old for the image."""
     last = None if case.accelerator is None else case.accelerator.last_pytorch_image
     return last is not None and case.torch > version_numbers(last)
 
 
 def _without_bf16(case: Case) -> bool:
     accelerator = case.accelerator
-    return case.asked.precision == "bf16" and accelerator is not None and not accelerator.bf16
+    return case.arm.precision == "bf16" and accelerator is not None and not accelerator.bf16
 
 
 def _bf16_refused(case: Case) -> Values | None:
     raises = () < case.torch < EMULATES_BF16
     if not _without_bf16(case) or not (raises or case.compiler.name == "training-compiler"):
         return None
-    return {"version": case.asked.version if case.image is None else case.image.version}
+    return {"version": case.arm.version if case.image is None else case.image.version}
 
 
 def _bf16_emulated(case: Case) -> Values | None:
@@ -253,7 +251,7 @@ def _bf16_emulated(case: Case) -> Values | None:
 
 
 def _region(case: Case) -> Values | None:
-    image, region, title = case.image, case.asked.region, case.compiler.title
+    image, region, title = case.image, case.arm.region, case.compiler.title
     if image is None or region is None:
         return None
     regions = sorted(image.hosts.keys() - set(case.compiler.absent_in))
@@ -267,28 +265,27 @@ def _region(case: Case) -> Values | None:
 
 
 def _distribution(case: Case) -> Values | None:
-    asked = case.asked
-    if asked.distribution is None or asked.distribution in case.compiler.distributions:
+    arm = case.arm
+    if arm.distribution is None or arm.distribution in case.compiler.distributions:
         return None
     return {"allowed": " or ".join(f'"{name}"' for name in case.distributions) or "none"}
 
 
 def _stack_distribution(case: Case) -> Values | None:
-    asked, stack = case.asked, case.stack
-    if asked.distribution is None or stack is None or _distribution(case):
+    arm, stack = case.arm, case.stack
+    if arm.distribution is None or stack is None or _distribution(case):
         return None
-    if stack.distribution == asked.distribution:
+    if stack.distribution == arm.distribution:
         return None
     in_script = "leave it out, and use tf.distribute.MirroredStrategy in the script"
     return {"instead": f'expected "{stack.distribution}"' if case.distributions else in_script}
 
 
 def _idle_accelerators(case: Case) -> Values | None:
-    """Several accelerators are paid for, and one process uses one of them."""
-    asked, stack = case.asked, case.stack
-    accelerators = asked.instance_count * (case.instance.accelerators if case.instance else 1)
-    spread = asked.launches_itself or (stack is not None and stack.distribution == "in the script")
-    alone = asked.distribution is None and asked.framework == "pytorch" and not spread
+    arm, stack = case.arm, case.stack
+    accelerators = arm.instance_count * (case.instance.accelerators if case.instance else 1)
+    spread = arm.launches_itself or (stack is not None and stack.distribution == "in the script")
+    alone = arm.distribution is None and arm.framework == "pytorch" and not spread
     if not alone or accelerators == 1:
         return None
     allowed = " or ".join(f'"{name}"' for name in case.distributions)
@@ -299,9 +296,9 @@ def _idle_accelerators(case: Case) -> Values | None:
 def _spare_gpus(case: Case) -> int:
     """How many GPUs an instance has more than torchrun starts processes; other launchers count
     the accelerators themselves."""
-    if case.instance is None or case.asked.distribution != "torchrun":
+    if case.instance is None or case.arm.distribution != "torchrun":
         return 0
-    return case.instance.accelerators - case.asked.processes
+    return case.instance.accelerators - case.arm.processes
 
 
 def _gpus(case: Case) -> Values:
@@ -311,43 +308,42 @@ def _gpus(case: Case) -> Values:
 
 def _precision(case: Case) -> Values | None:
     allowed = (*case.compiler.precisions, *case.compiler.untested_precisions)
-    return None if case.asked.precision in allowed else {"precisions": ", ".join(allowed)}
+    return None if case.arm.precision in allowed else {"precisions": ", ".join(allowed)}
 
 
 def _untested_precision(case: Case) -> Values | None:
-    if case.asked.precision not in case.compiler.untested_precisions:
+    if case.arm.precision not in case.compiler.untested_precisions:
         return None
     return {"precisions": " and ".join(case.compiler.precisions)}
 
 
 def _untested_model(case: Case) -> Values | None:
-    """The FAQ: what becomes of a model that AWS never tested."""
-    model, title = case.asked.model, case.compiler.title
+    model, title = case.arm.model, case.compiler.title
     if not case.compiler.tested_models:
         return None
     if model is None:
-        said = f"AWS tested {title} with models of the hub, and this workload names none"
-        return {"untested": said}
-    if rows_of(model, case.asked.framework) or known_to_compile(model):
+        return {
+            "untested": f"AWS tested {title} with models of the hub, and this workload names none"
+        }
+    if rows_of(model, case.arm.framework) or known_to_compile(model):
         return None
     return {"untested": f"AWS never tested {title} with {model}"}
 
 
 def _learning_rate(case: Case) -> Values | None:
-    """A batch k times as large asks for k times the rate, or its root."""
-    asked = case.asked
-    examples, before, rate = asked.examples, asked.baseline_examples, asked.learning_rate
+    """A batch k times as large wants k times the rate, or its root."""
+    arm = case.arm
+    examples, before, rate = arm.examples, arm.baseline_examples, arm.learning_rate
     if examples is None or before is None or examples == before:
         return None
-    if rate is None or rate != asked.baseline_learning_rate:
+    if rate is None or rate != arm.baseline_learning_rate:
         return None
     factor = examples / before
     return {"factor": factor, "linear": rate * factor, "root": rate * math.sqrt(factor)}
 
 
 def _hardly_repaid(case: Case) -> Values | None:
-    """What is compiled first has to be repaid by the rest of the job."""
-    compiling, limit = case.compiler.compiling, case.asked.limit_seconds
+    compiling, limit = case.compiler.compiling, case.arm.limit_seconds
     if compiling is None or limit is None or limit >= compiling.repaid_seconds:
         return None
     least, most = (seconds // 60 for seconds in compiling.seconds)
@@ -356,38 +352,36 @@ def _hardly_repaid(case: Case) -> Values | None:
 
 def _one_gpu_each(case: Case) -> bool:
     one = case.instance is not None and case.instance.accelerators == 1
-    return case.asked.instance_count > 1 and one
+    return case.arm.instance_count > 1 and one
 
 
 def _no_efa(case: Case) -> Values | None:
     """The compiler's own list where it has one; elsewhere what is known to lack EFA."""
     fast, instance = case.compiler.efa_instances, case.instance
     lacks = instance is not None and instance.no_efa
-    slow = case.asked.instance_type not in fast if fast else lacks
-    if case.asked.instance_count == 1 or not slow:
+    slow = case.arm.instance_type not in fast if fast else lacks
+    if case.arm.instance_count == 1 or not slow:
         return None
     return {"fast": ", ".join(fast) or "an instance with EFA, such as ml.p4d.24xlarge"}
 
 
 def _trees(case: Case) -> Values | None:
-    """What a script imports shows that it grows trees, whatever its image holds."""
-    found: Graphless | None = graphless_module(case.asked.libraries)
+    found = graphless_module(case.arm.libraries)
     return None if found is None or case.compiler.name == "eager" else {"graphless": found}
 
 
 def _image_for_trainium(case: Case) -> bool:
-    trainium = processor_of(case.asked.instance_type) == "neuron"
+    trainium = processor_of(case.arm.instance_type) == "neuron"
     image = case.image if case.stack is None else None
     return image is not None and image.processor == "neuron" and not trainium
 
 
 def _not_extendable(case: Case) -> bool:
-    return case.asked.extends_image and case.stack is not None and not case.stack.extendable
+    return case.arm.extends_image and case.stack is not None and not case.stack.extendable
 
 
 def _unknown_backend(case: Case) -> Values | None:
-    """A name that nobody here knows may be a mistake of writing."""
-    backend, known = case.asked.backend, compilers()[case.compiler.name].backends
+    backend, known = case.arm.backend, compilers()[case.compiler.name].backends
     if backend is None or "." in backend or backend in known:
         return None
     close = difflib.get_close_matches(backend, known, n=1)
@@ -395,15 +389,15 @@ def _unknown_backend(case: Case) -> Values | None:
     return {"meant": f"did you mean {close[0]!r}?" if close else other}
 
 
-def _end(kept: Maintenance, case: Case) -> Values | None:
-    found = kept.end(case.compiler.title, case.today)
+def _end(maintained: Maintenance, case: Case) -> Values | None:
+    found = maintained.end(case.compiler.title, case.today)
     return None if found is None else {"end": found}
 
 
 Rule = Callable[[Case], Values | bool | None]
 
 RULES: Mapping[str, Rule] = {
-    "elsewhere": lambda case: case.asked.target not in case.compiler.targets,
+    "elsewhere": lambda case: case.arm.target not in case.compiler.targets,
     "framework": _framework,
     "no-stack": _no_stack,
     "too-old": _too_old,
@@ -422,12 +416,12 @@ RULES: Mapping[str, Rule] = {
     "precision": _precision,
     "untested-precision": _untested_precision,
     # What slows steps down makes the comparison unfair when one arm alone has it.
-    "profiler-slows": lambda case: case.asked.profiler,
-    "debugger-slows": lambda case: case.asked.debugger,
-    "debug-mode-slows": lambda case: case.asked.debug_mode,
+    "profiler-slows": lambda case: case.arm.profiler,
+    "debugger-slows": lambda case: case.arm.debugger,
+    "debug-mode-slows": lambda case: case.arm.debug_mode,
     "untested-model": _untested_model,
     # All but three of AWS's 316 tests are in 16 bits.
-    "full-precision": lambda case: case.compiler.tested_models and case.asked.precision == "fp32",
+    "full-precision": lambda case: case.compiler.tested_models and case.arm.precision == "fp32",
     "learning-rate": _learning_rate,
     "hardly-repaid": _hardly_repaid,
     "one-gpu-each": _one_gpu_each,
@@ -439,11 +433,10 @@ RULES: Mapping[str, Rule] = {
     "not-extendable": _not_extendable,
     "unknown-backend": _unknown_backend,
     "compiler-ends": lambda case: _end(case.compiler.maintained, case),
-    "profiler-ends": lambda case: case.asked.profiler and _end(service("profiler"), case),
-    "debugger-ends": lambda case: case.asked.debugger and _end(service("debugger"), case),
+    "profiler-ends": lambda case: case.arm.profiler and _end(service("profiler"), case),
+    "debugger-ends": lambda case: case.arm.debugger and _end(service("debugger"), case),
 }
-"""By code: whether a case is found so, and what fills the sentence. An accelerator that is not
-there, say, is not spoken of by the rules that ask for one."""
+"""By code: whether the finding applies to a case, and what fills its sentence."""
 
 _OF_AN_IMAGE = ("patches-ended", "no-patches")
-"""Findings about an arm's image, which its stack's version names where it has a stack."""
+"""Findings about an arm's image; where the arm has a stack, they concern its version."""

@@ -10,24 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from compilegate.catalog.instances import Instance, instance_of
-from compilegate.catalog.reading import fact_rows
-
-NAMED_IN_FAQ = frozenset(
-    {
-        "bert-base-cased",
-        "bert-base-chinese",
-        "bert-base-uncased",
-        "distilbert-base-uncased",
-        "distilbert-base-uncased-finetuned-sst-2-english",
-        "gpt2",
-        "roberta-base",
-        "roberta-large",
-        "t5-base",
-        "xlm-roberta-base",
-    }
-)
-"""The models that the Training Compiler FAQ says it accelerates; some of them have no test."""
+from compilegate.catalog.images import version_numbers
+from compilegate.catalog.instances import instance_of
+from compilegate.catalog.tables import fact_rows, landscape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +44,11 @@ class TestedModel:
         return self.precision != "float32"
 
     @property
+    def tokens(self) -> int:
+        """The sequence length; 0 for images."""
+        return self.sequence_length or 0
+
+    @property
     def stack(self) -> str:
         """The versions in words."""
         transformers = f", Transformers {self.transformers}" if self.transformers else ""
@@ -87,27 +77,29 @@ def default_batch_size(
     rows = rows_of(model)
     if not rows:
         return f"AWS tested no batch size for {model}"
-    half = precision != "fp32"
-    instance = instance_of(instance_type)
     fitting = [
         (row, batch)
         for row in rows
         if (batch := row.batch_compiler if compiled else row.batch_native) is not None
         and row.batch_of == "GPU"
-        and row.half_precision == half
+        and row.half_precision == (precision != "fp32")
         and framework in (None, row.framework)
-        and _same_memory(row, instance_type, instance)
-        and _long_enough(row.sequence_length, sequence_length)
+        and _same_memory(row.instance_type, instance_type)
+        and (None in (row.sequence_length, sequence_length) or row.tokens >= (sequence_length or 0))
     ]
     if not fitting:
         where = ", ".join(dict.fromkeys(f"{row.instance_type} ({row.stack})" for row in rows))
-        asked = f"{instance_type}, {precision}"
-        if sequence_length is not None:
-            asked += f", {sequence_length} tokens"
-        if framework is not None:
-            asked += f", {framework}"
-        return f"AWS tested {model} on {where}, but not on {asked}"
-    row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
+        tokens = None if sequence_length is None else f"{sequence_length} tokens"
+        wanted = ", ".join(filter(None, (instance_type, precision, tokens, framework)))
+        return f"AWS tested {model} on {where}, but not on {wanted}"
+
+    def distance(found: tuple[TestedModel, int]) -> tuple[object, ...]:
+        row, _ = found
+        newest_first = tuple(-number for number in version_numbers(row.version))
+        other = (row.instance_type != instance_type, row.framework != "pytorch")
+        return (row.tokens, *other, row.version != version, newest_first, row.batch_compiler)
+
+    row, batch = min(fitting, key=distance)
     return batch, row
 
 
@@ -122,8 +114,8 @@ def rows_of(model: str, framework: str | None = None) -> tuple[TestedModel, ...]
 
 
 def known_to_compile(model: str) -> bool:
-    """Whether AWS's FAQ names the model among those that Training Compiler accelerates."""
-    return model.rpartition("/")[2].lower() in NAMED_IN_FAQ
+    """Whether the Training Compiler FAQ names the model; some of those have no test."""
+    return model.rpartition("/")[2].lower() in landscape()["models_of_the_faq"]
 
 
 def is_tested(model: str) -> bool:
@@ -131,41 +123,19 @@ def is_tested(model: str) -> bool:
     return bool(rows_of(model)) or known_to_compile(model)
 
 
-def _same_model(tested: str, asked: str) -> bool:
+def _same_model(one: str, other: str) -> bool:
     """`bart-base` and `facebook/bart-base` are one model; `a/bart-base`, `b/bart-base` are two."""
-    tested, asked = tested.lower(), asked.lower()
-    if "/" in tested and "/" in asked:
-        return tested == asked
-    return tested.rpartition("/")[2] == asked.rpartition("/")[2]
+    one, other = one.lower(), other.lower()
+    if "/" in one and "/" in other:
+        return one == other
+    return one.rpartition("/")[2] == other.rpartition("/")[2]
 
 
-def _same_memory(row: TestedModel, instance_type: str, instance: Instance | None) -> bool:
-    if row.instance_type == instance_type:
-        return True
-    tested = instance_of(row.instance_type)
-    return (
-        tested is not None
-        and instance is not None
-        and (tested.accelerator, tested.accelerator_memory_gib)
-        == (instance.accelerator, instance.accelerator_memory_gib)
-    )
-
-
-def _long_enough(tested: int | None, asked: int | None) -> bool:
-    return tested is None or asked is None or tested >= asked
-
-
-def _distance(row: TestedModel, instance_type: str, version: str | None) -> tuple[object, ...]:
-    """How far a test is from what was asked: length, instance, framework, version, batch."""
-    newest_first = tuple(-int(number) for number in row.version.split("."))
-    return (
-        row.sequence_length or 0,
-        row.instance_type != instance_type,
-        row.framework != "pytorch",
-        row.version != version,
-        newest_first,
-        row.batch_compiler,
-    )
+def _same_memory(one: str, other: str) -> bool:
+    """Whether two instance types have the same accelerators."""
+    found = [instance_of(each) for each in (one, other)]
+    kinds = [None if it is None else (it.accelerator, it.accelerator_memory_gib) for it in found]
+    return one == other or (kinds[0] is not None and kinds[0] == kinds[1])
 
 
 @cache

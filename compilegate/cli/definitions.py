@@ -21,8 +21,7 @@ from compilegate.document.step_types import TRAINING
 from compilegate.document.writing import compact, write_definition
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
-from compilegate.execution.status import StepStatus
-from compilegate.execution.target import Target
+from compilegate.execution.status import StepStatus, Target
 from compilegate.job.names import OUTPUT_ARCHIVE
 from compilegate.local import ImageSources, LocalExecutor, ObjectStore
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment

@@ -19,8 +19,7 @@ from compilegate.cli.printing import show_error, writing
 from compilegate.cli.provenance import read_provenance
 from compilegate.execution import exit_codes
 from compilegate.execution.executor import Executor
-from compilegate.execution.outcome import outcome_of
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepResult, exit_status_of
 from compilegate.execution.status import UNSUCCESSFUL
 from compilegate.gate.observations import Observations, ObservationsError
 from compilegate.gate.verdict import Verdict, VerdictError
@@ -59,11 +58,10 @@ def show_outcome(
     open_page: bool = False,
 ) -> int:
     """Print the execution's result; returns the exit status. `resume` continues it."""
-    outcome = outcome_of(result, executor.when_stopped(result))
-    status = outcome.exit_status
+    status, problems = exit_status_of(result, executor.when_stopped(result))
     if status not in {exit_codes.STEP_FAILED, exit_codes.INTERRUPTED}:
         resume = None  # it has ended for good
-    for problem in outcome.problems:
+    for problem in problems:
         click.echo(err=True)
         show_error(f"execution {result.execution_id}: {_with_local_paths(problem, result)}")
     models = executor.models(result)

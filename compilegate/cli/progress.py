@@ -33,7 +33,7 @@ from compilegate.execution.events import (
     StepStarted,
     StepWaiting,
     StillRunning,
-    StopAsked,
+    StopRequested,
 )
 from compilegate.execution.status import UNSUCCESSFUL, StepStatus
 from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
@@ -377,7 +377,7 @@ def _notices(event: Event) -> Iterator[str]:
             yield _retry(event)
         case PathsChosen(own_root=True):
             pass  # what works as in a container needs no word
-        case PathsChosen() | StepWaiting() | StopAsked():
+        case PathsChosen() | StepWaiting() | StopRequested():
             yield event.sentence
         case _:
             pass  # the table shows it

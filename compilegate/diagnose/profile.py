@@ -24,7 +24,7 @@ from compilegate.diagnose.jobs import OutputError, read_output
 from compilegate.job.evidence.record import BREAKS, LOADER, RULES, SHAPES, SYNCHRONISATION
 from compilegate.job.names import PADDINGS, PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.record import COMPUTING, HOST, PARTS, PROFILE_SCHEMA, UPDATE, Profile
-from compilegate.job.profiling.slowdowns import NOTABLE_WAIT, asked_each_step, changing
+from compilegate.job.slowdowns import NOTABLE_WAIT, changing, reads_each_step
 from compilegate.rules import table
 
 _AGAIN = "it is not a profile of this release, so profile again"
@@ -296,7 +296,7 @@ def _faults(profile: Profile, parts: Breakdown) -> Iterator[Finding]:
     if shapes := changing(profile.shapes):
         yield found(SHAPES, parts.of_part(COMPUTING), shapes=shapes, steps=profile.profiled_steps)
     places = [(each.where, each.count) for each in profile.synchronisations]
-    count, lines = asked_each_step(places, profile.profiled_steps)
+    count, lines = reads_each_step(places, profile.profiled_steps)
     if lines:
         calls = sum(each.calls for each in profile.operators)
         dense = min(1.0, count * _CALLS_BETWEEN / calls) if calls else 1.0

@@ -1,10 +1,9 @@
 """What an execution is, wherever it runs.
 
-    target.py      where a workload can run: here, or on SageMaker
-    executor.py    what a target has to do for the command: the seam for another one
-    status.py      the words for the state of an execution and its steps
-    events.py      what happens while it runs; looking.py: at a target that sends no events
-    result.py      the result, and that of each step; outcome.py: what it means for a script
+    status.py      where it runs (`Target`), and the states of an execution and its steps
+    result.py      its result and that of each step, and what it means for a script
+    events.py      what happens while it runs; `follow` polls a target that sends no events
+    executor.py    what the command needs from a target: the seam for another one
     exit_codes.py  the command's exit status
 
 `compilegate.local` and `compilegate.account` are the two targets.

@@ -1,29 +1,36 @@
 """What an execution reports to its listener, in order and on one thread.
 
-`at` is the time, in seconds since the epoch.
+`follow` polls a target that sends no events: a step that started and ended between two polls is
+reported all the same, and each event once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
+Execution = TypeVar("Execution", bound=ExecutionResult)
+
+POLL_SECONDS = 15.0
+"""Seconds between two polls. Jobs take minutes, and an account's request rate is shared."""
+QUIET_SECONDS = 300.0
+"""The longest silence: CI ends a job that prints nothing for too long."""
 _MOST_NAMES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Event:
     at: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True)
 class ExecutionStarted(_Event):
-    """The execution has started."""
-
     execution_id: str
     pipeline_name: str
     reference: str
@@ -80,7 +87,6 @@ class StepWaiting(_Event):
 
     @property
     def sentence(self) -> str:
-        """For the person at the terminal."""
         one = len(self.holders) == 1
         holders = f"execution {self.holders[0]}" if one else f"executions {', '.join(self.holders)}"
         return f"waiting for {self.what} that {holders} {'holds' if one else 'hold'}"
@@ -88,10 +94,9 @@ class StepWaiting(_Event):
 
 @dataclass(frozen=True)
 class StepOutput(_Event):
-    """One line of a job's output, without the line end."""
-
     step: str
     line: str
+    """Without the line end."""
 
 
 @dataclass(frozen=True)
@@ -118,18 +123,17 @@ class StepEnded(_Event):
 
 
 @dataclass(frozen=True)
-class StopAsked(_Event):
-    """A signal asks for the execution's end, and its jobs are given time to end by themselves."""
+class StopRequested(_Event):
+    """A signal requests the execution's end; its jobs get time to end by themselves."""
 
     signal_name: str
     steps: tuple[str, ...]
-    """The steps whose jobs were told to end."""
+    """The steps whose jobs are to end."""
     grace_seconds: float
     """How long they have; 0 when they are killed at once."""
 
     @property
     def sentence(self) -> str:
-        """For the person at the terminal."""
         names = ", ".join(self.steps[:_MOST_NAMES])
         more = len(self.steps) - _MOST_NAMES
         names += f" and {more} more" if more > 0 else ""
@@ -151,8 +155,6 @@ class StillRunning(_Event):
 
 @dataclass(frozen=True)
 class ExecutionEnded(_Event):
-    """The execution has ended."""
-
     execution_id: str
     status: ExecutionStatus
     failure: str | None
@@ -167,7 +169,73 @@ Event = (
     | StepOutput
     | StepRetried
     | StepEnded
-    | StopAsked
+    | StopRequested
     | StillRunning
     | ExecutionEnded
 )
+
+
+def follow(
+    read: Callable[[], Execution],
+    listener: Callable[[Event], None],
+    poll_seconds: float = POLL_SECONDS,
+    quiet_seconds: float = QUIET_SECONDS,
+) -> Execution:
+    """Report to the listener until the execution has ended. Raises what `read` raises."""
+    state: Execution | None = None
+    last = time.monotonic()
+    while True:
+        before, state = state, read()
+        events = events_between(before, state, time.time())
+        if not events and time.monotonic() - last >= quiet_seconds:
+            running = (step.name for step in state.steps.values() if not step.status.ended)
+            events = [StillRunning(tuple(running))]
+        if events:
+            last = time.monotonic()
+        for event in events:
+            listener(event)
+        if state.status.ended:
+            return state
+        time.sleep(poll_seconds)
+
+
+def events_between(
+    before: ExecutionResult | None, after: ExecutionResult, now: float
+) -> list[Event]:
+    """What happened between two polls, in order; from the beginning if `before` is None.
+
+    An event without a time counts as happening when the execution ended, or `now`.
+    """
+    earlier = {} if before is None else before.steps
+    latest = now if after.ended is None else after.ended
+    events: list[Event] = []
+    for name, step in after.steps.items():
+        events += _step_events(earlier.get(name), step, latest)
+    events.sort(key=lambda event: event.at)
+    if before is None:
+        what = (after.execution_id, after.pipeline_name, after.reference)
+        events.insert(0, ExecutionStarted(*what, at=after.started))
+    if after.status.ended and (before is None or not before.status.ended):
+        events.append(ExecutionEnded(after.execution_id, after.status, after.failure, at=latest))
+    return events
+
+
+def _step_events(before: StepResult | None, after: StepResult, latest: float) -> Iterator[Event]:
+    ran_before = None if before is None else before.job_name
+    if after.job_name is not None and not after.cached and after.job_name != ran_before:
+        yield StepStarted(
+            after.name,
+            after.job_name,
+            after.attempts,
+            links=after.links,
+            at=latest if after.started is None else after.started,
+        )
+    if after.status.ended and (before is None or not before.status.ended):
+        yield StepEnded(
+            after.name,
+            after.status,
+            after.cached_from,
+            after.seconds,
+            after.failure,
+            at=latest if after.ended is None else after.ended,
+        )

@@ -1,8 +1,8 @@
-"""The seam for another target: what the command asks of whatever executes a pipeline.
+"""The seam for another target: what the command needs from whatever executes a pipeline.
 
 `LocalExecutor` (compilegate/local) and `SageMakerExecutor` (compilegate/account) implement it;
 tests/execution drives both through it. Another target implements these seven methods, adds itself
-to `Target`, and says in the catalog what it can run. `looking.follow` gives the events of a target
+to `Target`, and lists in the catalog what it can run. `events.follow` gives the events of a target
 that sends none.
 """
 
@@ -28,8 +28,7 @@ GATE_FILES = (VERDICT_FILE, OBSERVATIONS_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE
 class Executor(Protocol):
     """Starts executions at one target, and reports on them.
 
-    A `reference` names one execution there, as `start` returns it. Every method raises a
-    CompilegateError for what cannot be done.
+    A `reference` names one execution, as `start` returns it. Every method raises CompilegateError.
     """
 
     def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:

@@ -1,4 +1,4 @@
-"""The result of an execution and of each of its steps, so far or at its end."""
+"""The result of an execution and of its steps, and the exit status that it means."""
 
 from __future__ import annotations
 
@@ -9,12 +9,52 @@ from typing import Any, Literal
 
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import FAIL
-from compilegate.execution.failure import StepFailure
+from compilegate.execution import exit_codes
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 FailedBy = Literal["job", "fail-step"]
 RECORDED = "Failed, recorded"
 """A job whose training failed, and which left that as evidence for the gate."""
+NO_REASON = "it failed without a reason"
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """Why one step failed."""
+
+    sentence: str
+    """What went wrong. A program's own words, or the service's, may have several lines."""
+    log: Path | str | None = None
+    """The whole output: a file here, or the address of a page."""
+    last_lines: tuple[str, ...] = ()
+    """What the job printed last, oldest first."""
+    unread: str | None = None
+    """Why the last lines are missing, if the log could not be read."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._parts())
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The text by lines, whatever the program ended its lines with."""
+        return tuple(line for part in self._parts() for line in part.splitlines())
+
+    @property
+    def headline(self) -> str:
+        """The first line."""
+        return next(iter(self.lines), "")
+
+    def _parts(self) -> list[str]:
+        parts = [self.sentence]
+        if isinstance(self.log, Path):
+            parts = [f"{self.sentence}; log: {self.log}"]
+        elif self.log is not None:
+            parts.append(f"log: {self.log}")  # the address of a page is long
+        parts += [f"  {line}" for line in self.last_lines]
+        if self.unread is not None:
+            parts.append(f"({self.unread})")
+        return parts
 
 
 @dataclass(frozen=True)
@@ -104,10 +144,32 @@ def explain_failure(
     failed = [step for step in steps.values() if step.status in UNSUCCESSFUL]
     reached = next((step for step in failed if step.type == FAIL), None)
     if reached is not None:
-        said = f"the Fail step {reached.name} was reached"
-        return "fail-step", said if reached.failure is None else reached.failure.text
+        plain = f"the Fail step {reached.name} was reached"
+        return "fail-step", plain if reached.failure is None else reached.failure.text
     reasons = [
         f"{step.name}: {step.status if step.failure is None else step.failure.headline}"
         for step in failed
     ]
     return "job", "; ".join(reasons) or None
+
+
+def exit_status_of(result: ExecutionResult, when_stopped: str) -> tuple[int, tuple[str, ...]]:
+    """The exit status of an ended execution, and a text for each problem.
+
+    `when_stopped` says why one was stopped and how to continue. Where a gate has judged the
+    execution, FAIL_STEP means GATE_FAILED.
+    """
+    match result.status:
+        case ExecutionStatus.SUCCEEDED | ExecutionStatus.COMPLETED_WITH_FAILURES:
+            return exit_codes.DECIDED, ()
+        case ExecutionStatus.STOPPED:
+            return exit_codes.INTERRUPTED, (when_stopped,)
+        case _ if result.failed_by == "fail-step":
+            return exit_codes.FAIL_STEP, (result.failure or NO_REASON,)
+        case _:
+            failed = [
+                f"{step.name}: {NO_REASON if step.failure is None else step.failure.text}"
+                for step in result.steps.values()
+                if step.status in UNSUCCESSFUL
+            ]
+            return exit_codes.STEP_FAILED, tuple(failed) or (result.failure or NO_REASON,)

@@ -1,15 +1,20 @@
-"""The states of an execution and its steps, in SageMaker's words, which all targets share."""
+"""Where an execution runs, and the states of an execution and its steps, in SageMaker's words."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from compilegate.errors import CompilegateError
 
 
-class StepStatus(StrEnum):
-    """The state of a step."""
+class Target(Enum):
+    """Where a workload can run, which decides its compilers, images and instances."""
 
+    SAGEMAKER = "SageMaker"
+    HERE = "here"
+
+
+class StepStatus(StrEnum):
     WAITING = "Waiting"
     STARTING = "Starting"
     EXECUTING = "Executing"
@@ -21,13 +26,10 @@ class StepStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it is final."""
-        return self in _STEP_ENDS
+        return self in {self.SUCCEEDED, self.FAILED, self.STOPPED, self.NOT_EXECUTED}
 
 
 class ExecutionStatus(StrEnum):
-    """The state of an execution."""
-
     EXECUTING = "Executing"
     STOPPING = "Stopping"
     SUCCEEDED = "Succeeded"
@@ -37,13 +39,9 @@ class ExecutionStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it is final."""
-        return self not in {ExecutionStatus.EXECUTING, ExecutionStatus.STOPPING}
+        return self not in {self.EXECUTING, self.STOPPING}
 
 
-_STEP_ENDS = frozenset(
-    {StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.STOPPED, StepStatus.NOT_EXECUTED}
-)
 UNSUCCESSFUL = frozenset({StepStatus.FAILED, StepStatus.STOPPED})
 
 

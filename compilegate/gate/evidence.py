@@ -47,7 +47,7 @@ from compilegate.job.evidence import (
     Steps,
     TrainedOn,
 )
-from compilegate.job.evidence.record import HINDRANCES, SLICE, has_paired_speed, has_parity
+from compilegate.job.evidence.record import SLICE, SLOWDOWN_KINDS, has_paired_speed, has_parity
 from compilegate.job.evidence.writing import OWN_DIGEST, document_digest
 from compilegate.job.files import whole_file
 from compilegate.job.names import (
@@ -314,7 +314,7 @@ def _problems(evidence: Evidence) -> Iterator[str]:
         ("compile_cache: state", state, CACHE_STATES),
         ("memory_of", evidence.memory_of, MEMORY_OF),
     ]
-    named += [("hindrances: kind", each.kind, HINDRANCES) for each in evidence.hindrances]
+    named += [("hindrances: kind", each.kind, SLOWDOWN_KINDS) for each in evidence.hindrances]
     for key, value, allowed in named:
         if value is not None and value not in allowed:
             yield f"{key} is {_shown(value)}, expected {', '.join(map(repr, allowed))}"

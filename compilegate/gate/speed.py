@@ -60,11 +60,11 @@ from compilegate.job.evidence import (
     Evidence,
     EvidenceRecord,
     FloatArray,
-    Hindrance,
     PairedBlocks,
     PairedSpeedRecord,
+    Slowdown,
 )
-from compilegate.job.evidence.record import HINDRANCES, RULES
+from compilegate.job.evidence.record import RULES, SLOWDOWN_KINDS
 from compilegate.job.evidence.steady import (
     LEAST_SHARE,
     added_seconds,
@@ -877,7 +877,7 @@ def _number(checkup: Mapping[str, Any], name: str) -> float | None:
 
 _SLOWED = dict(
     zip(
-        HINDRANCES,
+        SLOWDOWN_KINDS,
         (
             "Its steps wait for data in {share:.0%} of their time, which no compiler shortens",
             "Each step asks {times} for the value of a tensor{at}: a device waits for its next "
@@ -894,17 +894,17 @@ _SLOWED = dict(
 
 def about_slowdowns(evidences: Sequence[Evidence]) -> list[Note]:
     """A note for each kind, by the first of the arm's jobs that met it; the gravest first."""
-    first: dict[str, Hindrance] = {}
+    first: dict[str, Slowdown] = {}
     for each in (hindrance for evidence in evidences for hindrance in evidence.hindrances):
         first.setdefault(each.kind, each)
-    found = [first[kind] for kind in HINDRANCES if kind in first]
+    found = [first[kind] for kind in SLOWDOWN_KINDS if kind in first]
     return [
         Note(Code.SPEED_HINDERED, slowdown_sentence(it), {"count": it.count, "share": it.share})
         for it in found
     ]
 
 
-def slowdown_sentence(each: Hindrance) -> str:
+def slowdown_sentence(each: Slowdown) -> str:
     """What it was, where, and which rule says more, in a sentence or two."""
     places = ", ".join(clipped(where, 200) for where in each.where[:3])
     sentence = _SLOWED[each.kind].format(

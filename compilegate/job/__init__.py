@@ -1,4 +1,4 @@
-"""What a training script imports: the public names, loaded only when used.
+"""What a training script imports: the public names, each loaded when it is first used.
 
     from compilegate import job
 
@@ -6,9 +6,8 @@
     for batch in job.steps(loader):
         ...
 
-Nothing here imports the rest of this project. It is written in Python 3.8 with numpy; torch is
-imported where it is used. So that a script only pays for what it uses, the imports below serve type
-checkers and, at run time, are followed one name at a time.
+Type checkers read the imports below; at run time they are followed one name at a time. Nothing here
+imports the rest of this project.
 """
 
 import importlib
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from compilegate.job.files import file_digest as file_digest
     from compilegate.job.files import settings_digest as settings_digest
     from compilegate.job.machine.accelerators import this_machine as this_machine
-    from compilegate.job.machine.distribution import joined as joined
     from compilegate.job.machine.memory import keep_freed_memory as keep_freed_memory
     from compilegate.job.machine.numerics import adamw as adamw
     from compilegate.job.machine.numerics import changing_number as changing_number
@@ -48,10 +46,11 @@ if TYPE_CHECKING:
     from compilegate.job.machine.numerics import loss_scaler as loss_scaler
     from compilegate.job.machine.world import SEED_LIMIT as SEED_LIMIT
     from compilegate.job.machine.world import World as World
+    from compilegate.job.machine.world import joined as joined
     from compilegate.job.machine.world import world_of as world_of
     from compilegate.job.script import Baseline as Baseline
     from compilegate.job.script import Job as Job
-    from compilegate.job.script import Told as Told
+    from compilegate.job.script import JobConfig as JobConfig
     from compilegate.job.script import begin_step as begin_step
     from compilegate.job.script import checkpoint as checkpoint
     from compilegate.job.script import compile as compile
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
 else:
     _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
     _PLACES = {name: place for place, name in _IMPORT.findall(__loader__.get_source(__name__))}
-    """The module of each public name, read from the imports above."""
     __all__ = list(_PLACES)
 
     def __getattr__(name):

@@ -1,20 +1,7 @@
-"""The compile cache: retraining runs the same graph again, so compile it once.
+"""The compile cache: a job starts from what the last job with the same key compiled.
 
-A job leaves what its compiler made as one archive in a folder that outlives the job; the next job
-with the same key starts from it. docs/compile-cache.md says where the folder comes from and who may
-write to it::
-
-    cache = CompileCache(archives, most_bytes, key_here(...), compiler.cache_folder())
-    cache.load()                                  # before anything is compiled
-    ...                                           # train
-    record = cache.keep(lookups, Origin(...))     # once everything has succeeded
-
-An archive is one file, so it is always complete: if two jobs write it at the same time, one wins.
-The sha256 of all that follows is its first line, a manifest in JSON the second; the rest is a tar.
-Its format belongs to the code of this package, which is in the key.
-
-The code in an archive gets executed. The digest reveals damage, not forgery: an archive is only as
-trustworthy as the folder that it lies in.
+An archive is one zip with a manifest, whose checksums show damage, not forgery. Its code gets
+executed, so an archive is as trustworthy as its folder.
 """
 
 from __future__ import annotations
@@ -26,16 +13,17 @@ import os
 import platform
 import shutil
 import sys
-import tarfile
+import tempfile
 import time
+import zipfile
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import torch
 
-from compilegate.job.errors import CompilegateError
+from compilegate.job.errors import CompilegateError, one_sentence
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.files import file_digest, settings_digest, whole_file
 from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
@@ -46,23 +34,19 @@ from compilegate.job.names import (
     TRITON_CACHE_VARIABLE,
 )
 
-_LONGEST_LINE = 1 << 20
+_MANIFEST = "manifest.json"
 _UNFINISHED = (".tmp", ".part", ".lock")
-_MOST_DIFFERENCES = 3
-"""How many differences of keys to name; one that matters usually comes alone."""
+_MOST_DIFFERENCES = 3  # differences of keys that are named; one that matters usually comes alone
 
 
 class UnusableCacheError(CompilegateError):
-    """An archive that is not used. The message gives the reason, in words that follow "it"."""
+    """An archive that is not used, with the reason in words that follow "it"."""
 
 
 @dataclass(frozen=True)
 class CacheKey:
-    """What must be equal for a cache to fit: equal keys compile to the same code.
-
-    A compiler checks graph and inputs again, by itself. It does not check all of the hardware: code
-    that was made for one processor may end the process on another.
-    """
+    """What must be equal for a cache to fit. Compilers check graph and inputs again, but not all of
+    the hardware: code made for one processor may crash on another."""
 
     graph: Mapping[str, Scalar]  # the model, its shapes and precision, how the compiler is set
     libraries: Mapping[str, Scalar]  # everything that is involved in compiling the graph
@@ -74,22 +58,25 @@ class CacheKey:
 
     @property
     def archive_name(self) -> str:
-        """One archive for each kind of machine: a changed one replaces its predecessor, and kinds
-        of machines that take turns do not replace each other's."""
-        return f"{settings_digest(self.hardware)[:16]}.tar"
+        """One archive for each kind of machine, so that kinds that take turns keep theirs."""
+        return f"{settings_digest(self.hardware)[:16]}.zip"
 
-    def differences(self, found: Mapping[str, Mapping[str, Any]]) -> List[str]:
+    def differences(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """How an archive's key differs from this one; empty if it does not."""
         was, now = (
             {name: json.dumps(value) for part in key.values() for name, value in part.items()}
             for key in (found, asdict(self))
         )
         return [
-            f"{_line(name)} was {_line(was.get(name, 'absent'))} and is "
-            f"{_line(now.get(name, 'absent'))}"
+            f"{name} was {_short(was.get(name, 'absent'))} and is {_short(now.get(name, 'absent'))}"
             for name in {**now, **was}
             if was.get(name) != now.get(name)
         ]
+
+
+def _short(value: str) -> str:
+    text = value.strip('"')
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True)
@@ -105,11 +92,9 @@ class CacheFolder:
     """A folder that only the compiler uses, for one job."""
 
     path: Path
-    left_out: Tuple[str, ...] = ()  # subfolders not to keep
-    binaries: Tuple[str, ...] = ()  # suffixes of files that are slow to make
+    left_out: tuple[str, ...] = ()  # subfolders not to keep
 
-    def files(self) -> Dict[str, Path]:
-        """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
+    def files(self) -> dict[str, Path]:
         return {
             path.relative_to(self.path).as_posix(): path
             for path in sorted(self.path.rglob("*"))
@@ -120,21 +105,18 @@ class CacheFolder:
 
 
 @dataclass(frozen=True)
-class Origin:
+class SourceJob:
     """The job that made a cache, what compiling took it from nothing, and when (ISO 8601, UTC)."""
 
     job: str
-    compile_seconds: Optional[float]
-    first_step_seconds: Optional[float]
+    compile_seconds: float | None
+    first_step_seconds: float | None
     created: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat())
 
 
 class CompileCache:
-    """Archives in `archives`, which may not exist yet; the compiler works in `folder`.
-
-    Nothing here fails a job: whatever goes wrong, the compiler compiles, and the record gives the
-    reason. Only loaded code can fail one, and then it is not loaded again.
-    """
+    """Archives in `archives`, which may not exist yet. Nothing here fails a job: without a cache
+    the compiler compiles, and the record gives the reason."""
 
     def __init__(self, archives: Path, most_bytes: int, key: CacheKey, folder: CacheFolder) -> None:
         self._path = archives / key.archive_name
@@ -142,51 +124,39 @@ class CompileCache:
         self._key = key
         self._folder = folder
         self._state = "cold"
-        self._reason = "Nothing was loaded."
-        self._loaded: Optional[Origin] = None
-        self._loaded_files: Mapping[str, Path] = {}
+        self._reason = "There was none for this kind of machine."
+        self._loaded: SourceJob | None = None
         self._loaded_bytes = 0
         self._load_seconds = 0.0
 
     def load(self) -> None:
         """Unpack the archive with this key, if there is one that is complete."""
         began = time.perf_counter()
-        if not self._path.is_file():
-            self._reason = "There was none for this kind of machine."
-        else:
+        if self._path.is_file():
             try:
                 self._loaded = read_archive(
                     self._path, self._folder.path, key=self._key, most_bytes=self._most_bytes
                 )
+                self._reason = f"{self._path.name} was loaded, made by {self._loaded.job}."
+                self._loaded_bytes = self._path.stat().st_size
             except UnusableCacheError as error:
                 self._state = "ignored"
                 self._reason = f"{self._path.name} was ignored: it {error}."
-            else:
-                self._reason = f"{self._path.name} was loaded, made by {self._loaded.job}."
-                self._loaded_bytes = self._path.stat().st_size
-                self._loaded_files = self._folder.files()
         self._load_seconds = time.perf_counter() - began
         print(f"compile cache: {self._reason}", flush=True)
 
-    def keep(self, lookups: Lookups, origin: Origin) -> CompileCacheRecord:
-        """Keep what this job compiled, unless the cache had all of it; returns the record."""
-        reasons, saved_bytes, files = [self._reason], 0, self._folder.files()
-        # The graph may be known and its code compiled anew.
-        made = [
-            name
-            for name in files
-            if name not in self._loaded_files and name.endswith(self._folder.binaries)
-        ]
-        cold = self._loaded if lookups.hits and not lookups.misses and not made else None
+    def save(self, lookups: Lookups, source: SourceJob) -> CompileCacheRecord:
+        """Save what this job compiled, unless the cache had all of it; returns the record."""
+        reasons, saved_bytes = [self._reason], 0
+        warm = self._loaded if lookups.hits and not lookups.misses else None
         if self._loaded is not None:
-            anew = f", and {len(made)} shared libraries were made anew" if made else ""
             graphs = lookups.hits + lookups.misses
-            reasons.append(f"{lookups.hits} of {graphs} compiled graphs were found in it{anew}.")
-        if cold is None:
-            saved_bytes, reason = self._save(files, origin)
+            reasons.append(f"{lookups.hits} of {graphs} compiled graphs were found in it.")
+        if warm is None:
+            saved_bytes, reason = self._write(source)
             reasons.append(reason)
         record = CompileCacheRecord(
-            state=self._state if cold is None else "warm",
+            state=self._state if warm is None else "warm",
             reason=" ".join(reasons),
             key=self._key.digest,
             hits=lookups.hits,
@@ -194,8 +164,8 @@ class CompileCache:
             loaded_bytes=self._loaded_bytes,
             saved_bytes=saved_bytes,
             load_seconds=self._load_seconds,
-            cold_compile_seconds=None if cold is None else cold.compile_seconds,
-            cold_first_step_seconds=None if cold is None else cold.first_step_seconds,
+            cold_compile_seconds=None if warm is None else warm.compile_seconds,
+            cold_first_step_seconds=None if warm is None else warm.first_step_seconds,
         )
         print(f"compile cache: {record.state}. {record.reason}", flush=True)
         return record
@@ -205,33 +175,30 @@ class CompileCache:
         if self._loaded is not None:
             with contextlib.suppress(FileNotFoundError):  # several processes may fail together
                 self._path.unlink()
-                print(
-                    f"compile cache: {self._path.name} was removed: its code may be why", flush=True
-                )
+                print(f"compile cache: {self._path.name} was removed: its code may be why")
 
-    def _save(self, files: Mapping[str, Path], origin: Origin) -> Tuple[int, str]:
+    def _write(self, source: SourceJob) -> tuple[int, str]:
         """(size of the archive, a sentence on it); the size is zero where none was kept."""
+        files = self._folder.files()
         if not files:
             return 0, "Nothing was compiled that could be kept."
         try:
             size = write_archive(
-                self._path, files, key=self._key, origin=origin, most_bytes=self._most_bytes
+                self._path, files, key=self._key, source=source, most_bytes=self._most_bytes
             )
         except UnusableCacheError as error:
             return 0, f"This job's was not kept: it {error}."
         except OSError as error:
             return 0, f"This job's was not kept: {error.strerror or error}."
-        room = self._make_room(size)
-        return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{room}"
+        return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{self._room(size)}"
 
-    def _make_room(self, size: int) -> str:
-        """Remove the oldest archives of other machines until all fit the limit together; names
-        them."""
+    def _room(self, size: int) -> str:
+        """Remove the oldest archives of other machines until all fit the limit; name them."""
         folder, removed = self._path.parent, []
         try:
             for unfinished in folder.glob(".*.part"):  # their writers were killed
                 unfinished.unlink()
-            others = {each: each.stat().st_size for each in folder.glob("*.tar")}
+            others = {each: each.stat().st_size for each in folder.glob("*.zip")}
             others.pop(self._path)
             for path in sorted(others, key=_created):
                 if size + sum(others.values()) <= self._most_bytes:
@@ -245,50 +212,41 @@ class CompileCache:
 
 
 def write_archive(
-    path: Path, files: Mapping[str, Path], *, key: CacheKey, origin: Origin, most_bytes: int
+    path: Path, files: Mapping[str, Path], *, key: CacheKey, source: SourceJob, most_bytes: int
 ) -> int:
-    """Write files, by their name in the archive, whole or not at all; returns the archive's size.
-    Raises UnusableCacheError when it would be larger than `most_bytes`, and OSError."""
-    manifest = {"key": asdict(key), "origin": asdict(origin)}
-    with whole_file(path, alone=True) as part, open(part, "w+b") as file:
-        file.write(b"0" * 64 + b"\n" + json.dumps(manifest).encode() + b"\n")
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    """Write the files whole or not at all; returns the size. Raises UnusableCacheError when it
+    would exceed `most_bytes`, and OSError."""
+    with whole_file(path, alone=True) as part:
+        with zipfile.ZipFile(part, "w", strict_timestamps=False) as archive:
+            manifest = {"key": asdict(key), "source": asdict(source)}
+            archive.writestr(_MANIFEST, json.dumps(manifest))
             for name, each in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = each.stat().st_size
-                with open(each, "rb") as content:
-                    archive.addfile(member, content)
-        size = file.tell()
+                archive.write(each, f"files/{name}")
+        size = part.stat().st_size
         _require_size(size, most_bytes)
-        file.seek(0)
-        file.write(_digest_after_line(file).encode())
         return size
 
 
-def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
-    """Unpack the archive into the empty folder `target` if it is complete and has this key. Nothing
-    is written outside of it, and nothing but plain files. Raises UnusableCacheError, with the
-    folder empty again."""
+def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> SourceJob:
+    """Unpack a complete archive with this key into the empty folder `target`. Raises
+    UnusableCacheError, with the folder empty again."""
     try:
         _require_size(path.stat().st_size, most_bytes)
-        with open(path, "rb") as file:
-            digest = _digest_after_line(file)
-            if file.readline(_LONGEST_LINE).strip() != digest.encode():
-                raise UnusableCacheError("is damaged: its digest is another")
-            manifest = json.loads(file.readline(_LONGEST_LINE))
+        with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory(dir=target) as place:
+            manifest = json.loads(archive.read(_MANIFEST))
             differences = key.differences(manifest["key"])[:_MOST_DIFFERENCES]
             if differences:
                 raise UnusableCacheError(f"is for another job: {'; '.join(differences)}")
-            with tarfile.open(fileobj=file, mode="r:") as archive:
-                for member in iter(archive.next, None):
-                    _unpack(archive, member, target)
-            return Origin(**manifest["origin"])
+            archive.extractall(place)
+            for each in Path(place, "files").iterdir():
+                each.rename(target / each.name)
+        return SourceJob(**manifest["source"])
     except Exception as error:  # what lies there may be anything
         shutil.rmtree(str(target), ignore_errors=True)
         target.mkdir(parents=True, exist_ok=True)
         if isinstance(error, UnusableCacheError):
             raise
-        raise UnusableCacheError(f"is damaged: {_line(error)}") from error
+        raise UnusableCacheError(f"is damaged: {one_sentence(error)}") from error
 
 
 def _require_size(size: int, most_bytes: int) -> None:
@@ -296,44 +254,13 @@ def _require_size(size: int, most_bytes: int) -> None:
         raise UnusableCacheError(f"has {size:,} bytes, of at most {most_bytes:,}")
 
 
-def _digest_after_line(file: IO[bytes]) -> str:
-    """sha256 of what follows the file's first line. The file is at its start, and again after."""
-    file.readline(_LONGEST_LINE)
-    digest = hashlib.sha256()
-    for block in iter(lambda: file.read(1 << 20), b""):
-        digest.update(block)
-    file.seek(0)
-    return digest.hexdigest()
-
-
 def _created(path: Path) -> str:
     """When an archive was made, according to itself; empty if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            file.readline(_LONGEST_LINE)
-            return str(json.loads(file.readline(_LONGEST_LINE))["origin"]["created"])
+        with zipfile.ZipFile(path) as archive:
+            return str(json.loads(archive.read(_MANIFEST))["source"]["created"])
     except Exception:  # noqa: BLE001 - what lies there may be anything
         return ""
-
-
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    parts = member.name.split("/")
-    if not member.isreg() or member.issparse():
-        raise UnusableCacheError(f"is refused: {_line(member.name)} is not a plain file")
-    if "\\" in member.name or {"", ".", ".."} & set(parts):
-        raise UnusableCacheError(f"is refused: {_line(member.name)} leads outside")
-    place = target.joinpath(*parts)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    content: Any = archive.extractfile(member)
-    with open(place, "xb") as file:
-        shutil.copyfileobj(content, file)
-
-
-def _line(value: Any) -> str:
-    """A text that comes from outside, in one short line."""
-    text = str(value).strip('"')
-    flat = "".join(each if each.isprintable() else "?" for each in text) or repr(value)
-    return flat if len(flat) <= 60 else f"{flat[:57]}..."
 
 
 _SETTINGS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TRITON_")
@@ -345,8 +272,8 @@ _OWN_CODE = Path(__file__).resolve().parents[1]
 def key_here(
     graph: Mapping[str, Scalar], *, device: torch.device, code: Sequence[Path] = ()
 ) -> CacheKey:
-    """The key of a job that runs here. `graph` as in CacheKey; `code` are the folders of the
-    program, wherever they lie: its loop decides what is compiled together."""
+    """The key of a job that runs here. `code` are the program's folders: its loop decides what is
+    compiled together."""
     settings = {
         name: value
         for name, value in sorted(os.environ.items())
@@ -373,7 +300,7 @@ def key_here(
     return CacheKey({**graph, "device": device.type, **settings}, libraries, hardware_of(device))
 
 
-def hardware_of(device: torch.device) -> Dict[str, Scalar]:
+def hardware_of(device: torch.device) -> dict[str, Scalar]:
     """What compiled code depends on in this machine, as far as this process may use it."""
     gpu = capability = None
     if device.type == "cuda":

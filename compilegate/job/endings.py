@@ -1,10 +1,8 @@
-"""How a training job ended without a model, and what follows. One table for all who ask.
+"""How a training job ended without a model, and what follows, in one table.
 
-What the machine did is no evidence about the arm. What an arm's program did is, and so is memory or
-time that ran out in every job of the arm and in none of the baseline's: then it is the arm's need.
-The launcher starts a training as often as the table says; the gate refuses an arm, or is
-inconclusive (`evidence.lost`); the posture moves by a refusal alone; the local target never caches
-such a job. A job of the baseline fails, whatever ended it: there is no model to fall back to.
+What the machine did is no evidence about the arm; what the arm's program did is, and so is memory
+or time that ran out in all its jobs and in none of the baseline's. The launcher starts a training
+as often as the table says. Whatever ended a baseline's job, that job fails.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Mapping
 
 ARM, MACHINE, NEED = "arm", "machine", "need"
 
@@ -24,11 +22,10 @@ class Ending:
 
     name: str
     attempts: int
-    """How often the training is started within one job, until it ends otherwise. Once where a job
-    has several machines, which would have to agree on it."""
+    """How often a training is started within one job; once where a job has several machines."""
     about: str
-    """ARM: the arm cannot be trained. MACHINE: nothing about the arm. NEED: the first where all
-    jobs of the arm ended so and none of the baseline's ever did, else the second."""
+    """ARM: the arm cannot be trained. MACHINE: nothing. NEED: ARM where all jobs of the arm ended
+    so and none of the baseline's, else MACHINE."""
 
 
 EXCEPTION = Ending("exception", 1, ARM)
@@ -55,8 +52,8 @@ _MEMORY = re.compile(r"^[\w.]*MemoryError\b|can't allocate memory|Cannot allocat
 
 
 def of_signal(number: int, memory_ran_out: bool) -> Ending:
-    """How a process ended that this signal killed; `memory_ran_out` says whether the kernel killed
-    something because memory ran out meanwhile."""
+    """How a process ended that this signal killed; `memory_ran_out`: the kernel killed something
+    for memory meanwhile."""
     # The last comes from the C library, which found its heap damaged.
     if number in (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT):
         return WRONG_CODE
@@ -65,8 +62,8 @@ def of_signal(number: int, memory_ran_out: bool) -> Ending:
     return TERMINATED
 
 
-def of_exception(text: str) -> Optional[Ending]:
-    """How a process ended whose last words these are: `NAME: MESSAGE`; None where they are none."""
+def of_exception(text: str) -> Ending | None:
+    """How a process ended whose last words are `NAME: MESSAGE`; None where they are not."""
     if _GPU_MEMORY.search(text):
         return NO_GPU_MEMORY
     if _MEMORY.search(text):
@@ -75,8 +72,8 @@ def of_exception(text: str) -> Optional[Ending]:
 
 
 def killed_for_memory(root: str = "/") -> int:
-    """How often the kernel has killed a process because memory ran out: in this control group where
-    it counts that, else on this machine; 0 where nobody counts."""
+    """How often the kernel has killed a process for memory, in this control group or on this
+    machine; 0 where nobody counts."""
     for path in ("sys/fs/cgroup/memory.events", "proc/vmstat"):
         try:
             text = Path(root, path).read_text()

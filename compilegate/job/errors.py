@@ -1,32 +1,29 @@
-"""How a job ends when it cannot succeed: the errors, and the reason in SageMaker's failure file.
-
-After an `InputError` every arm would fail, so the job stops. An `ArmError` is about this arm alone:
-under ``on_failure=record`` it is evidence, not an outage.
-"""
+"""The errors of this project, and the reason in SageMaker's failure file. After an `InputError`
+every arm would fail; an `ArmError` is evidence about this arm alone."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from typing import Mapping, Optional, Tuple
+from typing import Mapping
 
 
 class CompilegateError(Exception):
-    """The root of every error with which this project refuses its input or gives up: a sentence for
-    each problem, which the command line prints on a line of its own."""
+    """The root of all errors with which this project refuses its input or gives up, with a sentence
+    for each problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)
 
     @property
-    def problems(self) -> Tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         return tuple(str(problem) for problem in self.args)
 
     def __str__(self) -> str:
         return "; ".join(self.problems)
 
-    def within(self, place: object) -> "CompilegateError":
+    def within(self, place: object) -> CompilegateError:
         """The same error, each problem with the name of the file that it was found in."""
         return type(self)(*(f"{place}: {problem}" for problem in self.problems))
 
@@ -40,10 +37,9 @@ class ArmError(CompilegateError):
 
 
 class NonFiniteLossError(ArmError):
-    """The training loss became NaN or infinite. Where its value was known at once, as on a CPU, the
-    weights were not updated with it."""
+    """The training loss became NaN or infinite. On a CPU the weights were not updated with it."""
 
-    def __init__(self, *problems: str, step: Optional[int] = None) -> None:
+    def __init__(self, *problems: str, step: int | None = None) -> None:
         """`step` is the number of the first step with such a loss, from 0."""
         super().__init__(*problems)
         self.step = step
@@ -62,8 +58,8 @@ def one_sentence(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An error's first line, without the pages of advice that libraries add; and the next one where
-    the first only announces it, as "backend='inductor' raised:" does."""
+    """An error's first line, and the next one where the first only announces it
+    ("backend='inductor' raised:")."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
@@ -88,8 +84,8 @@ def killed_by(number: int) -> str:
 
 
 def report_failure(reason: str, environment: Mapping[str, str]) -> None:
-    """Say why the job failed: on stderr, and in the file that SageMaker reads the reason from,
-    ``failure`` in ``SM_OUTPUT_DIR`` (``/opt/ml/output``); not where that folder does not exist."""
+    """Give the reason on stderr, and in SageMaker's file ``failure`` where ``SM_OUTPUT_DIR``
+    (``/opt/ml/output``) exists."""
     print(f"error: {reason}", file=sys.stderr, flush=True)
     folder = environment.get("SM_OUTPUT_DIR", "/opt/ml/output")
     if os.path.isdir(folder):

@@ -1,5 +1,5 @@
-"""Files that are whole or absent, whatever kills the process that writes them; and files that end
-with their process."""
+"""Files that are whole or absent, whatever kills the writing process; files that end with their
+process; locks and digests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Iterator, List, Mapping, Optional
+from typing import IO, Any, Iterator, Mapping
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system says when a disk, or somebody's share of it, is full."""
-_OF_THIS_PROCESS: List[str] = []
+_OF_THIS_PROCESS: list[str] = []
 
 
 def remove_at_end(path: str) -> None:
-    """Remove a file or a folder when the process ends, after all that a job does then."""
+    """Remove a folder when the process ends, after all that a job does then."""
     _OF_THIS_PROCESS.append(path)
 
 
@@ -28,16 +28,12 @@ def remove_at_end(path: str) -> None:
 def _remove() -> None:
     for path in _OF_THIS_PROCESS:
         shutil.rmtree(path, ignore_errors=True)
-        if os.path.lexists(path):
-            os.unlink(path)
 
 
 @contextmanager
 def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
-    """A path beside `path` to write to. It takes the place of `path` when the block succeeds.
-
-    `alone`: nobody else writes this file at the same time, so the path beside it is always the
-    same, and the next writer overwrites what a killed one leaves there.
+    """A path beside `path` to write to, which replaces `path` when the block succeeds. `alone`: no
+    other writer at the same time, so the name is fixed and a killed writer's file is overwritten.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     infix = "" if alone else f".{secrets.token_hex(6)}"
@@ -77,16 +73,15 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def lock(path: Path) -> IO[bytes]:
-    """Wait until no other process of this machine holds the lock `path`, and hold it as long as the
-    returned file is open; the system frees what a killed process held."""
+    """Hold the lock `path` as long as the returned file is open; waits for other processes."""
     held = try_lock(path, wait=True)
     assert held is not None  # noqa: S101  it waited
     return held
 
 
-def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Optional[IO[bytes]]:
-    """The open file that holds the lock `path`, alone or with other `shared` holders; None where
-    another process holds it otherwise. Whoever inherits the file holds the lock as well."""
+def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> IO[bytes] | None:
+    """The open file that holds the lock `path`, exclusively or `shared`; None where another process
+    holds it. Whoever inherits the file holds the lock as well."""
     import fcntl  # noqa: PLC0415  no training script needs it, and Windows has none
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +96,6 @@ def try_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Optiona
 
 
 def file_digest(path: Path) -> str:
-    """The digest of a file's bytes."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

@@ -1,5 +1,4 @@
-"""Names that both sides of a border use: who requests a job and the job itself, who writes a file
-and who reads it. Each stands here once."""
+"""Names that both sides of a border use: requests and jobs, writers and readers of files."""
 
 from __future__ import annotations
 
@@ -11,13 +10,13 @@ MACHINE_VARIABLE = "COMPILEGATE_MACHINE"  # another one, as JSON (`machine.accel
 CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"  # the folder that outlives the machine
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
-JOB_VARIABLE = "COMPILEGATE_JOB"  # the fields of `script.told.Told`, as JSON
+JOB_VARIABLE = "COMPILEGATE_JOB"  # the fields of `script.config.JobConfig`, as JSON
 COMPILER_VARIABLE = "COMPILEGATE_COMPILER"  # to be tried in a script that is started by hand
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"  # how many of them the launcher starts on each machine
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
-"""As JSON, by a hyperparameter's declared name: the script's own name, or words that stand for name
-and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
+"""As JSON, by declared name: the script's own name, or words for name and value. Of
+`ARM_HYPERPARAMETERS`, those not in it are not passed."""
 ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"  # one of `ARGUMENT_STYLES`
 PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"  # and a metric's name: the expression that catches it
 PERCENT_VARIABLE = "COMPILEGATE_PERCENT"  # the printed metrics that are percentages, with spaces
@@ -123,7 +122,7 @@ REPROS_FOLDER = "repros"  # with a folder ARM--SEED for each script that shows w
 
 
 def job_variable(number: int) -> str:
-    """The name of the variable that holds this part, from 1, of what a job is told."""
+    """The variable that holds this part, from 1, of a job's configuration."""
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
 

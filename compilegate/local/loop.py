@@ -35,10 +35,9 @@ from compilegate.execution.events import (
     StepRetried,
     StepStarted,
     StepWaiting,
-    StopAsked,
+    StopRequested,
 )
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.aws.server import aws_endpoint
 from compilegate.local.aws.variables import JobVariables
@@ -474,7 +473,7 @@ class _Loop:
                 active.process.stop()
         grace = 0.0 if again else self._run.options.grace_seconds
         if running or again:
-            self._listener(StopAsked(signal_name, tuple(running), grace))
+            self._listener(StopRequested(signal_name, tuple(running), grace))
         self._lacks_cores = self._lacks_gpus = False
         for name in set(self._active) - set(running):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))

@@ -36,8 +36,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRANSFORM,
 )
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.job.files import write_bytes
 from compilegate.job.names import MACHINE_VARIABLE

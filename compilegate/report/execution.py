@@ -43,7 +43,7 @@ _REMEDIES: Mapping[str, str] = {
         "a wider `precision`."
     ),
     r"without evidence|compilegate\.job": (
-        "The script does not call compilegate.job: add the five lines in docs/programs.md."
+        "The script does not call compilegate.job: add the five lines in docs/own-script.md."
     ),
     r"AccessDenied|not authorized|is not authorised|UnauthorizedOperation": (
         "A role lacks a permission: grant the action that the message names (roles: docs/aws.md)."

@@ -1,4 +1,4 @@
-"""The handler's process, as this machine sees it: started, asked, stopped."""
+"""Start a model's server in a process of its own, send it requests, and stop it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import http.client
 import json
 import os
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from compilegate.serving.errors import ServingError
+from compilegate.errors import CompilegateError
 
-PROGRAM = Path(__file__).with_name("container.py")
 TOOLKIT = Path(__file__).with_name("toolkit.py")
-"""What a program of a batch transform needs beside it."""
+"""The program of the handler's process; a batch transform needs it as a module."""
 HOST = "127.0.0.1"
 SECONDS_TO_END = 10.0
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "HF_HOME", "HF_HUB_OFFLINE")
@@ -25,12 +25,16 @@ PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "HF_HOME", "HF_HUB_OFFL
 _TAIL_LINES = 15
 
 
+class ServingError(CompilegateError):
+    """The model cannot be served; one sentence that says why and what to do."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came back from one request."""
+    """The response to one request."""
 
     status: int
-    """As HTTP has it: 200 where the handler answered."""
+    """200 where the handler answered."""
     content_type: str
     body: bytes
 
@@ -47,19 +51,19 @@ class ModelServer:
         return f"http://{HOST}:{self.port}"
 
     def ping(self) -> bool:
-        """Whether the server is well, as SageMaker asks every few seconds."""
-        return self._ask("GET", "/ping", None, {}).status == http.client.OK
+        """Whether the server is healthy, as SageMaker checks every few seconds."""
+        return self._send("GET", "/ping", None, {}).status == http.client.OK
 
     def invoke(self, body: bytes, *, content_type: str, accept: str = "application/json") -> Answer:
         """Send one request to the handler. Raises ServingError where its process has ended."""
         headers = {"Content-Type": content_type, "Accept": accept}
-        return self._ask("POST", "/invocations", body, headers)
+        return self._send("POST", "/invocations", body, headers)
 
     def wait(self) -> int:
         """Wait until the process ends by itself; its exit status."""
         return self.process.wait()
 
-    def _ask(
+    def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
         connection = http.client.HTTPConnection(HOST, self.port)
@@ -72,6 +76,19 @@ class ModelServer:
             raise ServingError(f"the model's server ended without an answer: {error}") from error
         finally:
             connection.close()
+
+
+def unpack_model(archive: Path, folder: Path) -> None:
+    """Unpack the archive into a folder, which becomes the handler's /opt/ml/model.
+
+    Raises ServingError for what is no archive, and for one with members outside the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise ServingError(f"{archive} cannot be unpacked as a model's archive: {error}") from error
 
 
 @contextmanager
@@ -92,11 +109,11 @@ def serving_model(
     that the handler leaves out: `pytorch`, or `huggingface`. Raises ServingError, with the log's
     last lines, where the model cannot be loaded.
     """
-    ready, tell = os.pipe()
+    ready, report = os.pipe()
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [
-        *[str(python), str(PROGRAM), "--model-dir", str(folder.resolve()), "--host", HOST],
-        *["--port", str(port), "--ready", str(tell), "--defaults", defaults],
+        *[str(python), str(TOOLKIT), "--model-dir", str(folder.resolve()), "--host", HOST],
+        *["--port", str(port), "--ready", str(report), "--defaults", defaults],
     ]
     try:
         with log.open("ab") as output:
@@ -112,36 +129,33 @@ def serving_model(
                     "SAGEMAKER_BIND_TO_PORT": str(port),
                     **environment,
                 },
-                pass_fds=(tell,),
+                pass_fds=(report,),
             )
     except OSError as error:
         os.close(ready)
         raise ServingError(f"{python} cannot be started: {error}") from error
     finally:
-        os.close(tell)
+        os.close(report)
     try:
         with os.fdopen(ready, "rb") as pipe:
-            told = pipe.readline()  # its end may be long in coming: workers of the handler hold it
-        yield ModelServer(port=_port(told, log), process=process)
+            line = pipe.readline()  # not to its end: workers of the handler hold it open
+        yield ModelServer(port=_port(line, log), process=process)
     finally:
         _end(process)
 
 
-def _port(told: bytes, log: Path) -> int:
-    """Where the server listens, by what it told once the model was loaded."""
-    if not told:
+def _port(line: bytes, log: Path) -> int:
+    """The port in what the server reported once the model was loaded."""
+    if not line:
+        printed = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        tail = "\n".join(printed[-_TAIL_LINES:])
         raise ServingError(
-            f"the model's server ended before the model was loaded; {log} ends:\n{_tail(log)}"
+            f"the model's server ended before the model was loaded; {log} ends:\n{tail}"
         )
-    answer = json.loads(told)
+    answer = json.loads(line)
     if "error" in answer:
         raise ServingError(f"the model cannot be served: {answer['error']} (see {log})")
     return int(answer["port"])
-
-
-def _tail(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-_TAIL_LINES:])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,6 @@
-"""What AWS's inference toolkits do with a handler: its functions, with defaults for what it lacks.
+"""An inference image's server: a handler's functions, AWS's defaults for what it lacks, and HTTP.
+
+    python toolkit.py --model-dir FOLDER --host 127.0.0.1 --port 8080 --defaults pytorch
 
 A handler is the module that SAGEMAKER_PROGRAM names, in `code/` of the model's folder or where the
 container says; the images of PyTorch and Hugging Face look for `inference.py` without it:
@@ -10,12 +12,14 @@ container says; the images of PyTorch and Hugging Face look for `inference.py` w
     transform_fn(model, body, content_type, accept)     in place of the last three
 
 Each may take one more argument, the context (sagemaker-inference 1.10, with the toolkits for
-PyTorch and Hugging Face). A file of its own that imports nothing of this project, for Python 3.8:
-it runs in the environment that stands for the image, with endpoints and with batch transforms.
+PyTorch and Hugging Face). Run as a program it serves `/ping` and `/invocations`; a batch transform
+imports it. It imports nothing of this project, and is for Python 3.8: it runs in the environment
+that stands for the image.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib
 import importlib.util
@@ -24,7 +28,10 @@ import io
 import json
 import os
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +41,9 @@ TEXT_TYPES = (JSON, CSV)
 FUNCTIONS = ("input_fn", "predict_fn", "output_fn")
 PROGRAM = "inference.py"
 """The handler's name where the container gives none."""
+MOST_BYTES = 100 * 2**20
+"""The largest body of any request that SageMaker passes on: a batch transform's."""
+DEFAULT_ACCEPT = "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT"
 
 TASKS = {
     "ForSequenceClassification": "text-classification",
@@ -85,11 +95,11 @@ class Handler:
 
     def answer(self, body: bytes, content_type: str, accept: str) -> tuple[bytes, str]:
         """The response to a request, and its content type."""
-        said: Any = body.decode("utf-8") if _plain_type(content_type) in TEXT_TYPES else body
+        sent: Any = body.decode("utf-8") if _plain_type(content_type) in TEXT_TYPES else body
         if "transform_fn" in self._functions:
-            result = self._call("transform_fn", self._model, said, content_type, accept)
+            result = self._call("transform_fn", self._model, sent, content_type, accept)
         else:
-            data = self._call("input_fn", said, content_type)
+            data = self._call("input_fn", sent, content_type)
             prediction = self._call("predict_fn", data, self._model)
             result = self._call("output_fn", prediction, accept)
         kind = accept
@@ -262,30 +272,6 @@ def _array_prediction(data: Any, model: Any) -> Any:
     raise HandlerError(f"{type(model).__name__} has no predict: the handler needs a predict_fn")
 
 
-def _array_output(prediction: Any, accept: str) -> Any:
-    return _written(prediction, accept)
-
-
-PYTORCH: dict[str, Callable[..., Any]] = {
-    "model_fn": _pytorch_model,
-    "input_fn": _pytorch_input,
-    "predict_fn": _pytorch_prediction,
-    "output_fn": _pytorch_output,
-}
-HUGGING_FACE: dict[str, Callable[..., Any]] = {
-    "model_fn": _hugging_face_model,
-    "input_fn": _hugging_face_input,
-    "predict_fn": _hugging_face_prediction,
-    "output_fn": _hugging_face_output,
-}
-ARRAYS: dict[str, Callable[..., Any]] = {
-    "input_fn": _array_input,
-    "predict_fn": _array_prediction,
-    "output_fn": _array_output,
-}
-DEFAULTS = {"pytorch": PYTORCH, "huggingface": HUGGING_FACE, "arrays": ARRAYS}
-
-
 def _plain(value: Any) -> Any:
     """A number or an array of numpy's as Python's own."""
     if hasattr(value, "tolist"):
@@ -312,3 +298,116 @@ def _written(value: Any, accept: str) -> str:
     for row in rows if isinstance(rows, list) else [rows]:
         lines.writerow(row if isinstance(row, (list, tuple)) else [row])
     return text.getvalue()
+
+
+DEFAULTS: dict[str, dict[str, Callable[..., Any]]] = {
+    "pytorch": {
+        "model_fn": _pytorch_model,
+        "input_fn": _pytorch_input,
+        "predict_fn": _pytorch_prediction,
+        "output_fn": _pytorch_output,
+    },
+    "huggingface": {
+        "model_fn": _hugging_face_model,
+        "input_fn": _hugging_face_input,
+        "predict_fn": _hugging_face_prediction,
+        "output_fn": _hugging_face_output,
+    },
+    "arrays": {
+        "input_fn": _array_input,
+        "predict_fn": _array_prediction,
+        "output_fn": _written,
+    },
+}
+
+
+class Requests(BaseHTTPRequestHandler):
+    """`/ping` and `/invocations`, one invocation at a time."""
+
+    protocol_version = "HTTP/1.1"
+    handler: Any
+    client_error: int
+    turn = threading.Lock()
+
+    def do_GET(self) -> None:
+        self._reply(200 if self.path == "/ping" else 404, b"", JSON)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.path != "/invocations" or not length.isdigit() or int(length) > MOST_BYTES:
+            self.close_connection = True
+            status = 404 if self.path != "/invocations" else 413 if length.isdigit() else 411
+            self._reply(status, b"", "text/plain")
+            return
+        body = self.rfile.read(int(length))
+        default = os.environ.get(DEFAULT_ACCEPT, JSON)
+        accept = self.headers.get("Accept") or default
+        with self.turn:
+            status, answer, content_type = self._invoke(
+                body,
+                self.headers.get("Content-Type", JSON),
+                default if accept == "*/*" else accept,
+            )
+        self._reply(status, answer, content_type)
+
+    def _invoke(self, body: bytes, content_type: str, accept: str) -> tuple[int, bytes, str]:
+        try:
+            answer, answered = self.handler.answer(body, content_type, accept)
+            return 200, answer, answered
+        except UnsupportedTypeError as error:
+            return 415, str(error).encode(), "text/plain"
+        except Exception as error:  # noqa: BLE001 - whatever the handler raises, the server goes on
+            traceback.print_exc()
+            text = f"{type(error).__name__}: {error}"
+            return self.client_error, text.encode(), "text/plain"
+
+    def _reply(self, status: int, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> int:
+    """Load the model, report where it is served, and serve it until the input ends."""
+    parser = argparse.ArgumentParser(prog="toolkit.py")
+    parser.add_argument("--model-dir", required=True)
+    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - as in a container
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--ready", type=int)
+    parser.add_argument("--defaults", choices=("pytorch", "huggingface"), default="pytorch")
+    options = parser.parse_args()
+    sys.path.pop(0)  # the folder of this file, which is nothing of the image's
+    try:
+        program = os.environ.get("SAGEMAKER_PROGRAM", "")
+        code = Path(options.model_dir) / "code"
+        Requests.handler = Handler(options.model_dir, code, program, options.defaults)
+        Requests.client_error = 400 if options.defaults == "huggingface" else 500
+        server = ThreadingHTTPServer((options.host, options.port), Requests)
+    except BaseException as error:  # noqa: BLE001 - a handler may even exit
+        traceback.print_exc()
+        _report(options.ready, {"error": f"{type(error).__name__}: {error}"})
+        return 1
+    server.daemon_threads = True
+    _report(options.ready, {"port": server.server_address[1]})
+    if options.ready is not None:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+    server.serve_forever()
+    return 0
+
+
+def _report(descriptor: int | None, what: dict[str, Any]) -> None:
+    if descriptor is not None:
+        os.write(descriptor, json.dumps(what).encode() + b"\n")
+        os.close(descriptor)
+
+
+def _end_with_input() -> None:
+    """Whoever started this holds the other end, and lets go of it in any case."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from compilegate.catalog import NO_DAY, Asked, Finding, check, finding
+from compilegate.catalog import NO_DAY, ArmSettings, Finding, check, finding
 from compilegate.catalog.images import BaseImage
 from compilegate.catalog.instances import processor_of
 from compilegate.errors import CompilegateError
-from compilegate.execution.target import Target
+from compilegate.execution.status import Target
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, DEBUG
 from compilegate.job.names import BASELINE_ARM
@@ -155,7 +155,7 @@ def _image_findings(
         yield from workload.kind.image_findings(base, about="image")
 
 
-def asked_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Asked:
+def asked_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> ArmSettings:
     """What an arm asks for wherever it runs, in the catalog's words."""
     baseline = workload.arms[BASELINE_ARM]
     stack, options = arm.stack, arm.compiler_options
@@ -163,7 +163,7 @@ def asked_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Aske
     has_backends = BACKEND in declarations()[arm.compiler].options
     image = base if stack is None and isinstance(base, BaseImage) else None
     framework, version = ("pytorch", None) if image is None else (image.library, image.version)
-    return Asked(
+    return ArmSettings(
         compiler=arm.compiler,
         backend=str(options.get(BACKEND.name, BACKEND.default)) if has_backends else None,
         framework=framework if stack is None else stack.framework,

@@ -624,8 +624,8 @@ class Program(Table):
     """A script that makes the training data from the raw data, once for all jobs. Without one the
     raw data is the training data."""
     image: ImageFolder = "training"
-    """Folder in `containers/` whose image the scripts run in; an arm may name another for itself,
-    or has the one of its compiler."""
+    """Folder in `containers/` whose image `prepare` runs in. A training job runs in the image of
+    its arm, which is by default that of the arm's compiler."""
     requirements_in_image: bool = False
     """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
     that it stays out of the jobs."""

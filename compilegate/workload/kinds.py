@@ -445,7 +445,8 @@ def kind_of(file: WorkloadFile) -> TextClassification | OwnProgram:
 
 
 def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, str]:
-    """The fields of `compilegate.job.script.told.Told` by name, as JSON in one variable or more.
+    """The fields of `compilegate.job.script.config.JobConfig` by name, as JSON in one variable or
+    more.
 
     What is left out has its default there. The launcher adds what it knows of the job's
     hyperparameters.

@@ -28,9 +28,13 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 def workload_schema() -> dict[str, Any]:
     """The schema of `workloads/NAME.toml`."""
-    made = WorkloadFile.model_json_schema(schema_generator=_WithDescriptions)
-    schema = _without_null(made)
-    return {"$schema": DIALECT, **schema, "title": "Compilegate workload", "$defs": schema["$defs"]}
+    return {**schema_of(WorkloadFile), "title": "Compilegate workload"}
+
+
+def schema_of(file: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a file, from the type that reads it, with the sentences below its fields."""
+    schema = _without_null(file.model_json_schema(schema_generator=_WithDescriptions))
+    return {"$schema": DIALECT, **schema, "$defs": schema["$defs"]}
 
 
 def schema_text() -> str:

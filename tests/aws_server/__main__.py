@@ -5,13 +5,12 @@ from __future__ import annotations
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import make_server
 
-from tests.aws_server import cloudformation
+from tests.aws_server import cloudformation, repairs, sagemaker
 from tests.aws_server.application import Application
-from tests.aws_server.serving import repair_registry, repair_transforms
 
 
 class QuietHandler(MotoRequestHandler):
-    """Says nothing about each request."""
+    """Logs no requests."""
 
     def log(self, type: str, message: str, *args: object) -> None:
         pass
@@ -19,9 +18,9 @@ class QuietHandler(MotoRequestHandler):
 
 def main() -> None:
     server = make_server("127.0.0.1", 0, Application(), threaded=True, request_handler=QuietHandler)
-    cloudformation.install(f"http://localhost:{server.server_port}")
-    repair_registry()
-    repair_transforms()
+    cloudformation.register_types(f"http://localhost:{server.server_port}")
+    repairs.repair_moto()
+    sagemaker.repair_moto()
     print(server.server_port, flush=True)
     server.serve_forever()
 

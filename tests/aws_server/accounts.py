@@ -1,4 +1,4 @@
-"""Several accounts on one server: whose request it is, and what one account may read of another.
+"""Several accounts on one server: whose request it is, what it may read, how it is refused.
 
 An account is that of the credentials, as moto has it: those of a role that was assumed are of the
 role's account. moto looks for a model only in the caller's account and lets everybody read every
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
@@ -17,25 +18,44 @@ from urllib.parse import unquote
 from moto.iam.models import get_account_id_from
 from moto.s3.models import s3_backends
 
-from tests.aws_server.faults import ServiceError
-
 HEADER = "HTTP_X_MOTO_ACCOUNT_ID"
 _KEY = re.compile(r"Credential=([^/]+)/")
 GROUP_POLICIES: dict[str, Mapping[str, Any]] = {}
 """By the ARN of the model package group, which moto keeps without."""
 
 
+@dataclass(frozen=True)
+class ServiceError(Exception):
+    """An error answer, as the services write it."""
+
+    code: str
+    message: str = ""
+    status: int = 400
+
+    def respond(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer in the caller's protocol: JSON for a target header, else XML."""
+        if "HTTP_X_AMZ_TARGET" in environ:
+            kind = "application/x-amz-json-1.1"
+            text = json.dumps({"__type": self.code, "message": self.message})
+        else:
+            kind = "text/xml"
+            inner = f"<Error><Code>{self.code}</Code><Message>{self.message}</Message></Error>"
+            form = "form" in environ.get("CONTENT_TYPE", "")
+            text = f"<ErrorResponse>{inner}</ErrorResponse>" if form else inner
+        start(f"{self.status} Error", [("Content-Type", kind)])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [text.encode()]
+
+
 def account_of(environ: Mapping[str, Any]) -> str:
-    """The account that asks."""
+    """The caller's account."""
     if HEADER in environ:
         return str(environ[HEADER])
     found = _KEY.search(environ.get("HTTP_AUTHORIZATION", ""))
     return str(get_account_id_from("" if found is None else found.group(1)))
 
 
-def account_asked(environ: Mapping[str, Any], operation: str, request: Mapping[str, Any]) -> str:
-    """The account whose things are asked for. Raises ServiceError where its policies do not let
-    the caller see them."""
+def owner_of_request(environ: Mapping[str, Any], operation: str, request: Mapping[str, Any]) -> str:
+    """The account that owns what is read. Raises ServiceError where its policies refuse."""
     caller = account_of(environ)
     if operation == "DescribeModelPackage":
         return _owner_of_model(str(request["ModelPackageName"]), caller)

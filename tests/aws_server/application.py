@@ -1,4 +1,13 @@
-"""The WSGI application: the stand-in's own operations here, everything else to moto."""
+"""The WSGI application: the stand-in's own operations here, everything else to moto.
+
+POST /stand-in/reset         forget everything, moto included
+POST /stand-in/scripts       {"pipeline": NAME, "frames": [FRAME, ...]}: what executions do
+POST /stand-in/build-scripts {"repository": NAME, "frames": [FRAME, ...]}: what builds do
+POST /stand-in/stack-ends    {"name": ..., "how": ..., "reason": ...}: how an update ends
+POST /stand-in/faults        {"operation": NAME, "code": ..., ...}: answer that with an error
+POST /stand-in/quotas        {NAME: VALUE}: the account's quotas
+GET  /stand-in/calls         [{"operation": NAME, "request": {...}}, ...], oldest first
+"""
 
 from __future__ import annotations
 
@@ -7,43 +16,60 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from botocore import xform_name
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from tests.aws_server.accounts import GROUP_POLICIES, HEADER, account_asked, account_of
-from tests.aws_server.builds import Builds
-from tests.aws_server.cloudformation.changes import end_update
-from tests.aws_server.executions import Executions
-from tests.aws_server.faults import Faults, ServiceError
-from tests.aws_server.quotas import Quotas
-from tests.aws_server.serving import Endpoints, Packages
+from tests.aws_server.accounts import (
+    GROUP_POLICIES,
+    HEADER,
+    ServiceError,
+    account_of,
+    owner_of_request,
+)
+from tests.aws_server.codebuild import BUILDS, CodeBuild
+from tests.aws_server.repairs import end_update
+from tests.aws_server.sagemaker import SageMaker
 
 StartResponse = Callable[..., Any]
+Operation = Callable[[dict[str, Any], str], dict[str, Any]]
 _REGION = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/")
 
 
+@dataclass
+class Fault:
+    """An operation that fails `times` times, after `after` answers."""
+
+    operation: str
+    code: str
+    message: str = ""
+    status: int = 400
+    after: int = 0
+    times: int = 1_000_000
+
+
 class Account:
-    """What the stand-in itself knows of one account."""
+    """The stand-in's own state of one account."""
 
-    def __init__(self, number: str, quotas: Quotas) -> None:
+    def __init__(self, number: str, quotas: dict[str, float]) -> None:
         self.number = number
-        self.executions = Executions(number)
-        self.builds = Builds(number, quotas)
-        self.endpoints = Endpoints(number)
-        self.packages = Packages(number)
+        self.sagemaker = SageMaker(number)
+        self.codebuild = CodeBuild(number, quotas)
 
-    @property
-    def operations(self) -> dict[str, Callable[[dict[str, Any], str], dict[str, Any]]]:
-        own = (self.executions, self.builds, self.endpoints, self.packages)
-        return {name: call for each in own for name, call in each.operations.items()}
+    def operation(self, name: str) -> Operation | None:
+        """The stand-in's own answer to an operation; None where moto answers it."""
+        method = xform_name(name)
+        found: Operation | None = getattr(self.sagemaker, method, None)
+        return found or getattr(self.codebuild, method, None)
 
 
 class Application:
-    """Accounts, with state from one reset to the next."""
+    """All accounts, with state from one reset to the next."""
 
     def __init__(self) -> None:
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -54,23 +80,25 @@ class Application:
         moto_api_backend.reset()
         GROUP_POLICIES.clear()
         self.accounts: dict[str, Account] = {}
-        self.quotas = Quotas()
-        self.faults = Faults()
+        self.quotas: dict[str, float] = {}
+        self.faults: list[Fault] = []
         self.calls: list[dict[str, Any]] = []
 
     def __call__(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith("/stand-in/"):
             return _json(start, self._administer(environ["PATH_INFO"], _body(environ)))
-        operation, request = _asked(environ)
+        operation, request = _request(environ)
         self.calls.append({"operation": operation, "request": request})
         try:
-            self.faults.check(operation)
-            own = self._own(operation, account_of(environ))
+            self._raise_fault(operation)
+            if operation == "ListServiceQuotas":
+                return _json(start, self._list_quotas(request["ServiceCode"]))
+            own = self._account(account_of(environ)).operation(operation)
             if own is not None:
                 return _json(start, own(request, _region(environ)))
-            asked = account_asked(environ, operation, request)
+            owner = owner_of_request(environ, operation, request)
             if operation == "DescribeModelPackage":
-                environ[HEADER] = asked
+                environ[HEADER] = owner
         except ServiceError as error:
             return error.respond(environ, start)
         if environ.get("HTTP_X_AMZ_TARGET", "").startswith("DynamoDB"):
@@ -81,12 +109,23 @@ class Application:
     def _account(self, number: str) -> Account:
         return self.accounts.setdefault(number, Account(number, self.quotas))
 
-    def _own(
-        self, operation: str, account: str
-    ) -> Callable[[dict[str, Any], str], dict[str, Any]] | None:
-        if operation == "ListServiceQuotas":
-            return self.quotas.list_quotas
-        return self._account(account).operations.get(operation)
+    def _raise_fault(self, operation: str) -> None:
+        for fault in self.faults:
+            if fault.operation != operation or fault.times == 0:
+                continue
+            if fault.after > 0:
+                fault.after -= 1
+                continue
+            fault.times -= 1
+            raise ServiceError(fault.code, fault.message, fault.status)
+
+    def _list_quotas(self, service: str) -> dict[str, Any]:
+        listed = [
+            {"ServiceCode": service, "QuotaName": name, "QuotaCode": f"L-{number}", "Value": value}
+            for number, (name, value) in enumerate(self.quotas.items(), start=1)
+            if (service == "codebuild") == name.startswith(BUILDS)
+        ]
+        return {"Quotas": [{**each, "Adjustable": True} for each in listed]}
 
     def _administer(self, path: str, body: bytes) -> Any:
         given = json.loads(body or b"null") or {}
@@ -95,15 +134,15 @@ class Application:
             case "reset":
                 self._reset()
             case "scripts":
-                account.executions.scripts[given["pipeline"]] = given["frames"]
+                account.sagemaker.scripts[given["pipeline"]] = given["frames"]
             case "build-scripts":
-                account.builds.scripts[given["repository"]] = given["frames"]
+                account.codebuild.scripts[given["repository"]] = given["frames"]
             case "stack-ends":
                 end_update(account.number, "us-east-1", **given)
             case "faults":
-                self.faults.add(**given)
+                self.faults.append(Fault(**given))
             case "quotas":
-                self.quotas.values.update(given)
+                self.quotas.update(given)
             case "calls":
                 return self.calls
         return {}
@@ -116,7 +155,7 @@ def _body(environ: dict[str, Any]) -> bytes:
     return body
 
 
-def _asked(environ: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _request(environ: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The operation's name and its request; for S3 the name is `S3:METHOD`."""
     target = environ.get("HTTP_X_AMZ_TARGET")
     if target is not None:

@@ -1,4 +1,4 @@
-"""Starts the server, and speaks to it."""
+"""Start the server and talk to it; the fixture `aws` is a server that every test finds empty."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 
 PROJECT = Path(__file__).parents[2]
 ACCOUNT = "123456789012"
@@ -77,11 +78,11 @@ class AwsServer:
         self._post("build-scripts", {"repository": repository, "frames": list(frames)})
 
     def fail(self, operation: str, code: str, **how: Any) -> None:
-        """Let an operation fail; see `faults.Faults.add`."""
+        """Let an operation fail; see `application.Fault`."""
         self._post("faults", {"operation": operation, "code": code, **how})
 
     def end_update(self, stack: str, how: str = "UPDATE_COMPLETE", reason: str = "") -> None:
-        """What becomes of the update that is going on; see `cloudformation.changes`."""
+        """End the update in progress; see `repairs.end_update`."""
         given = {"name": stack, "how": how, "reason": reason, "account": self.account}
         self._post("stack-ends", given)
 
@@ -103,7 +104,7 @@ class AwsServer:
 
 @cache
 def _client(url: str, service: str, keys: tuple[str, str, str]) -> Any:
-    """Made once: a client takes longer to make than most of what it is asked."""
+    """A client, created once: creating one takes longer than most of its requests."""
     return boto3.client(
         service,
         endpoint_url=url,
@@ -128,3 +129,15 @@ def running_server() -> Iterator[AwsServer]:
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[AwsServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(_server: AwsServer) -> AwsServer:
+    _server.reset()
+    return _server

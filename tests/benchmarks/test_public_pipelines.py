@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from benchmarks import results
 
 LIST = Path("benchmarks/public_pipelines.toml")
 MODULE = """
@@ -54,7 +57,10 @@ def test_a_pipeline_at_hand_is_run_once_and_the_list_gets_the_outcome(tmp_path: 
     assert outcomes == ["ended in its Fail step", "not tried"]
 
 
-def test_the_list_holds_36_pipelines_that_ran_to_their_end() -> None:
+def test_the_list_holds_36_pipelines_that_ran_to_their_end_and_the_result_counts_them() -> None:
     pipelines = tomllib.loads(LIST.read_text())["pipelines"]
     assert len({(each["repository"], each["path"]) for each in pipelines}) == len(pipelines) == 69
-    assert sum(each["outcome"].startswith("ended") for each in pipelines) >= 36
+    outcomes = Counter(each["outcome"] for each in pipelines)
+    assert sum(count for each, count in outcomes.items() if each.startswith("ended")) >= 36
+    published = {name: int(count) for name, count in results.read("public-pipelines").rows}
+    assert published == outcomes

@@ -1,4 +1,4 @@
-"""Three of the hundred, and the judgements: what is true, and what the summary counts."""
+"""Three of the hundred, the truth about a compiler, and the summary's counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.zoo.page import Summary, page
+from benchmarks.zoo.summary import COLUMNS, Summary, cells
 from benchmarks.zoo.truth import judge
 
 PROJECT = Path(__file__).parents[2]
@@ -35,14 +35,14 @@ def with_gradient(*factors: float) -> list[dict[str, Any]]:
         ([{"loss 0": each["loss 0"]} for each in EXACT], "wrong"),
     ],
 )
-def test_what_is_true_is_what_exceeds_eagers_own_rounding(compiled: Any, answer: str) -> None:
+def test_the_truth_is_what_exceeds_eagers_own_rounding(compiled: Any, answer: str) -> None:
     assert judge(EXACT, [SOUND, EXACT], compiled, "fp32").answer == answer
 
 
-def row(said: str, true: str, *planted: str, printed: str | None = None) -> dict[str, Any]:
-    errors = [{"kind": "lost_gradient", "said": each} for each in planted]
-    probe = {"said": said, "printed": printed or said, "why": "", "planted": errors}
-    return {"name": f"{said} {true}", "probe": probe, "truth": {"answer": true, "why": ""}}
+def row(answer: str, true: str, *planted: str, printed: str | None = None) -> dict[str, Any]:
+    errors = [{"kind": "lost_gradient", "answer": each} for each in planted]
+    probe = {"answer": answer, "printed": printed or answer, "why": "", "planted": errors}
+    return {"name": f"{answer} {true}", "probe": probe, "truth": {"answer": true, "why": ""}}
 
 
 FOUND = ("wrong",) * 3
@@ -70,16 +70,16 @@ def test_the_aim_is_no_false_alarm_and_nothing_missed(rows: Any, reached: bool) 
     assert not Summary(rows).reaches_the_aim(len(rows) + 1)
 
 
-def test_the_page_has_a_section_for_each_torch_and_precision(tmp_path: Path) -> None:
-    for each in ("2.13.0/fp32", "2.13.0/bf16"):
-        (tmp_path / each / "inductor").mkdir(parents=True)
-    text = page(tmp_path, lambda folder: [row("cannot tell", "sound", *FOUND)])
-    assert text.count("## torch 2.13.0, ") == 2
-    assert text.count("| cannot tell sound | cannot tell | sound | 3 of 3 |") == 2
+def test_a_row_of_the_table_counts_the_planted_errors_that_are_found() -> None:
+    found = cells(row("cannot tell", "sound", "wrong", "wrong", "alike"))
+    assert len(found) == len(COLUMNS)
+    assert found[:4] == ["cannot tell sound", "cannot tell", "sound", "2 of 3"]
 
 
 @pytest.mark.slow
-def test_the_probe_is_right_on_three_of_the_hundred_and_their_rows_are_kept(tmp_path: Path) -> None:
+def test_the_probe_is_right_on_three_of_the_hundred_and_rows_are_stored(
+    tmp_path: Path,
+) -> None:
     only = ["--only", "^(Triplets|DCGAN|Llama)$", "--backend", "aot_eager"]
     command = [sys.executable, "-m", "benchmarks.zoo", *only, "--rows", str(tmp_path)]
     subprocess.run(command, cwd=PROJECT, check=True)
@@ -88,8 +88,8 @@ def test_the_probe_is_right_on_three_of_the_hundred_and_their_rows_are_kept(tmp_
     for path in paths:
         found = json.loads(path.read_text())
         assert found["truth"]["answer"] == "sound"
-        assert found["probe"]["said"] == found["probe"]["printed"] == "alike"
-        assert [each["said"] for each in found["probe"]["planted"]] == ["wrong"] * 3
+        assert found["probe"]["answer"] == found["probe"]["printed"] == "alike"
+        assert [each["answer"] for each in found["probe"]["planted"]] == ["wrong"] * 3
 
     written = [path.stat().st_mtime_ns for path in paths]
     subprocess.run(command, cwd=PROJECT, check=True)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import csv
 import datetime
-import importlib.util
 import re
-import sys
 import tomllib
 from importlib.resources import files
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from compilegate.catalog import Price, UnknownPrice, price_of
 from compilegate.catalog.compilers import graphless
 from compilegate.catalog.images import (
-    BaseImage,
     EcrRepository,
     UnknownImageError,
     base_images,
@@ -30,21 +25,28 @@ from compilegate.catalog.instances import (
     instance_class,
     instance_of,
     instances,
+    prices,
     processor_of,
 )
-from compilegate.catalog.prices import prices
 from compilegate.workload.file import Compute
+from tools import export_base_images
 
-TOOL = Path(__file__).parents[2] / "tools" / "export_base_images.py"
+FACTS = files("compilegate.catalog").joinpath("facts")
 
 
 def test_an_image_has_another_registry_in_each_region_and_none_in_some() -> None:
     image = find_image("pytorch", "2.13")
-    assert image.uri("us-east-1") == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image.name}"
+    host = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+    assert image.uri("us-east-1") == f"{host}/{image.name}"
     assert image.uri("cn-north-1").startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/")
     assert (image.python, image.processor) == ("3.12", "gpu")
     with pytest.raises(UnknownImageError, match="in cn-north-1, only in af-south-1, "):
         find_image("pytorch-training-compiler", "1.13.1").uri("cn-north-1")
+    assert ecr_repository(f"{host}/pytorch:2.13") == EcrRepository(
+        account="763104351884", region="us-east-1", host=host, name="pytorch"
+    )
+    for uri in ("public.ecr.aws/docker/library/python:3.12-slim", "python:3.12"):
+        assert ecr_repository(uri) is None, "only a private repository needs a login"
 
 
 @pytest.mark.parametrize(
@@ -62,19 +64,16 @@ def test_an_unknown_image_is_refused_with_what_there_is(
         find_image(framework, version, transformers=transformers)
 
 
-@pytest.mark.parametrize("image", base_images(), ids=lambda image: f"{image.name}")
-def test_every_image_has_valid_uris(image: BaseImage) -> None:
-    assert "us-east-1" in image.hosts
-    for region in image.hosts:
-        repository = ecr_repository(image.uri(region))
-        assert repository is not None
-        assert (repository.region, repository.name) == (region, image.repository)
-    assert image.python is not None or image.framework == "xgboost"
-
-
-def test_images_have_names_of_their_own_and_days_until_which_they_are_patched() -> None:
+def test_images_have_names_valid_uris_and_days_until_which_they_are_patched() -> None:
     names = [image.name for image in base_images()]
     assert len(names) == len(set(names))
+    for image in base_images():
+        assert "us-east-1" in image.hosts
+        assert image.python is not None or image.framework == "xgboost"
+        for region in image.hosts:
+            repository = ecr_repository(image.uri(region))
+            assert repository is not None
+            assert (repository.region, repository.name) == (region, image.repository)
     unknown = {image.framework for image in base_images() if patches_of(image) is None}
     inference = {"huggingface-pytorch-inference", "pytorch-inference"}
     assert unknown == inference | {"pytorch-neuronx", "xgboost"}
@@ -83,59 +82,33 @@ def test_images_have_names_of_their_own_and_days_until_which_they_are_patched() 
     assert (old.until, old.ended(datetime.date(2026, 11, 20))) == (None, True)
 
 
-@pytest.mark.parametrize("uri", ["public.ecr.aws/docker/library/python:3.12-slim", "python:3.12"])
-def test_only_a_private_repository_asks_for_a_login(uri: str) -> None:
-    assert ecr_repository(uri) is None
-    host = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-    assert ecr_repository(f"{host}/pytorch:2.13") == EcrRepository(
-        account="763104351884", region="us-east-1", host=host, name="pytorch"
-    )
-
-
 @pytest.mark.slow
 def test_the_table_is_what_the_sdk_says() -> None:
     """Accounts of all regions from the SDK's tables; the whole URI in two regions of each image,
     because one answer of the SDK takes 50 ms."""
-    exporter = _exporter()
     exported = {
         (image.framework, image.version, image.transformers, image.processor): image
         for image in base_images()
     }
-    lookups = list(exporter.lookups())
+    lookups = list(export_base_images.lookups())
     assert len(lookups) > 20
     for lookup in lookups:
         image = exported[lookup.framework, lookup.version, lookup.transformers, lookup.processor]
-        assert sorted(image.hosts) == exporter.regions_of(lookup)
+        assert sorted(image.hosts) == export_base_images.regions_of(lookup)
         for region in (min(image.hosts), "us-east-1"):
-            assert image.uri(region) == exporter.retrieve(lookup, region)
+            assert image.uri(region) == export_base_images.retrieve(lookup, region)
 
 
-def _exporter() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("export_base_images", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "processor"),
-    [
-        ("ml.m5.xlarge", "cpu"),
-        ("ml.p5.48xlarge", "gpu"),
-        ("ml.gr6.4xlarge", "gpu"),
-        ("ml.trn1.32xlarge", "neuron"),
-        ("ml.inf2.xlarge", "neuron"),
-        ("local", "cpu"),
-    ],
-)
-def test_a_class_says_what_an_instance_computes_with(instance_type: str, processor: str) -> None:
-    assert processor_of(instance_type) == processor
-
-
-def test_a_type_that_is_not_listed_has_the_accelerator_of_its_class() -> None:
+def test_a_class_says_what_an_instance_computes_with() -> None:
+    for instance_type, processor in {
+        "ml.m5.xlarge": "cpu",
+        "ml.p5.48xlarge": "gpu",
+        "ml.gr6.4xlarge": "gpu",
+        "ml.trn1.32xlarge": "neuron",
+        "ml.inf2.xlarge": "neuron",
+        "local": "cpu",
+    }.items():
+        assert processor_of(instance_type) == processor
     assert instance_of("ml.g5.metal") is None
     accelerator = accelerator_of("ml.g5.metal")
     assert accelerator is not None
@@ -143,57 +116,40 @@ def test_a_type_that_is_not_listed_has_the_accelerator_of_its_class() -> None:
     assert accelerator_of("ml.m5.xlarge") is None
 
 
-def test_a_small_instance_has_no_efa_and_of_a_large_one_nothing_is_claimed() -> None:
+def test_a_small_instance_has_no_efa_and_an_upgrade_is_a_listed_instance_of_another_class() -> None:
     for name, instance in instances().items():
-        size = name.rpartition(".")[2]
-        small = size in {"xlarge", "2xlarge", "4xlarge"} or name.startswith("ml.p3.")
-        assert instance.no_efa == small, name
-
-
-def test_an_upgrade_is_a_listed_instance_of_another_class() -> None:
-    facts = files("compilegate.catalog").joinpath("facts", "landscape.toml")
-    upgrades = tomllib.loads(facts.read_text(encoding="utf-8"))["upgrades"]
-    for present, following in upgrades.items():
+        small = name.rpartition(".")[2] in {"xlarge", "2xlarge", "4xlarge"}
+        assert instance.no_efa == (small or name.startswith("ml.p3.")), name
+    landscape = tomllib.loads(FACTS.joinpath("landscape.toml").read_text(encoding="utf-8"))
+    for present, following in landscape["upgrades"].items():
         assert set(following) <= set(instances())
         assert present not in map(instance_class, following)
     assert graphless("pytorch") is None
 
 
-def test_a_price_comes_with_its_place_its_date_and_its_confidence() -> None:
+def test_a_price_has_its_place_date_and_confidence_or_a_reason_why_there_is_none() -> None:
     price = price_of("ml.g5.2xlarge", "us-east-1")
     assert isinstance(price, Price)
     assert price.usd_per_hour == pytest.approx(1.515)
     assert price.note == "on demand in us-east-1 and us-west-2, 2026-08, confidence high"
     assert isinstance(price_of(Compute().instance_type), Price)
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "region", "reason"),
-    [
+    for instance_type, region, reason in (
         ("ml.z9.huge", None, "the catalog has no price for ml.z9.huge"),
         ("ml.g5.8xlarge", "eu-central-1", "for ml.g5.8xlarge in eu-central-1, only in us-west-2"),
-    ],
-)
-def test_what_is_not_known_is_a_reason_and_no_number(
-    instance_type: str, region: str | None, reason: str
-) -> None:
-    found = price_of(instance_type, region)
-    assert isinstance(found, UnknownPrice)
-    assert found.reason.endswith(reason)
-
-
-@pytest.mark.parametrize("price", prices().values(), ids=lambda price: price.instance_type)
-def test_every_row_is_a_dated_price_of_an_instance_of_the_catalog(price: Price) -> None:
-    assert re.fullmatch(r"ml\.[a-z0-9]+\.[a-z0-9]+", price.instance_type)
-    assert processor_of(price.instance_type) == "cpu" or price.instance_type in instances()
-    assert re.fullmatch(r"20\d\d-\d\d( or earlier)?", price.date)
-    assert price.usd_per_hour > 0
+    ):
+        found = price_of(instance_type, region)
+        assert isinstance(found, UnknownPrice)
+        assert found.reason.endswith(reason)
+    for name, each in prices().items():
+        assert re.fullmatch(r"ml\.[a-z0-9]+\.[a-z0-9]+", name)
+        assert processor_of(name) == "cpu" or name in instances()
+        assert re.fullmatch(r"20\d\d-\d\d( or earlier)?", each.date)
+        assert each.usd_per_hour > 0
 
 
 def test_every_fact_names_its_source_and_most_their_day() -> None:
-    facts = files("compilegate.catalog").joinpath("facts")
     for name in ("accelerators", "documented_images", "image_patches"):
-        rows = csv.DictReader(facts.joinpath(f"{name}.csv").read_text("utf-8").splitlines())
+        rows = csv.DictReader(FACTS.joinpath(f"{name}.csv").read_text("utf-8").splitlines())
         assert all(row["source"] and row.get("date", "-") for row in rows), name
     for file in files("compilegate.job.compilers").joinpath("facts").iterdir():
         table = tomllib.loads(file.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""AWS's tables of tested models: what fits, and how near a test is to what was asked."""
+"""AWS's tables of tested models: what fits, and which test is the nearest."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ GPT2 = {**BERT, "model": "gpt2", "sequence_length": 512, "framework": "pytorch"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "batch_size", "version"),
+    ("arguments", "batch_size", "version"),
     [
         ({**BERT, "sequence_length": 128}, 288, "1.13.1"),
         ({**BERT, "sequence_length": 128, "compiled": False}, 160, "1.13.1"),
-        # The version that is asked for wins, else the newest.
+        # The version that is named wins, else the newest.
         ({**GPT2, "version": "1.11.0"}, None, "1.11.0"),
         ({**GPT2, "version": "2.9.0"}, None, "1.13.1"),
         ({**GPT2}, None, "1.13.1"),
@@ -52,9 +52,9 @@ GPT2 = {**BERT, "model": "gpt2", "sequence_length": 512, "framework": "pytorch"}
     ids=str,
 )
 def test_the_nearest_test_is_found(
-    asked: dict[str, Any], batch_size: int | None, version: str | None
+    arguments: dict[str, Any], batch_size: int | None, version: str | None
 ) -> None:
-    found = table.default_batch_size(**asked)
+    found = table.default_batch_size(**arguments)
     assert isinstance(found, tuple)
     batch, row = found
     assert batch_size in (None, batch)
@@ -62,7 +62,7 @@ def test_the_nearest_test_is_found(
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("arguments", "reason"),
     [
         ({"model": "my/model"}, "AWS tested no batch size for my/model"),
         ({"model": "other/bart-base"}, "but not on ml.g5.4xlarge, fp16"),
@@ -76,32 +76,22 @@ def test_the_nearest_test_is_found(
     ids=str,
 )
 def test_where_there_is_no_test_there_is_a_reason_and_no_number(
-    asked: dict[str, Any], reason: str
+    arguments: dict[str, Any], reason: str
 ) -> None:
-    found = table.default_batch_size(**{**BERT, **asked})
+    found = table.default_batch_size(**{**BERT, **arguments})
     assert isinstance(found, str)
     assert found.endswith(reason)
 
 
-GPU_BATCHES = [
-    (row, compiled)
-    for row in table.tested_models()
-    for compiled in (True, False)
-    if row.batch_of == "GPU" and (compiled or row.batch_native is not None)
-]
-
-
-@given(st.sampled_from(GPU_BATCHES))
+@given(st.sampled_from([row for row in table.tested_models() if row.batch_of == "GPU"]))
 def test_what_was_tested_is_found_on_the_instance_and_length_of_the_test(
-    tested: tuple[table.TestedModel, bool],
+    row: table.TestedModel,
 ) -> None:
-    row, compiled = tested
     found = table.default_batch_size(
         row.model,
         instance_type=row.instance_type,
         precision="fp16" if row.half_precision else "fp32",
         sequence_length=row.sequence_length,
-        compiled=compiled,
         framework=row.framework,
     )
     assert isinstance(found, tuple)

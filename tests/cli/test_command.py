@@ -63,7 +63,7 @@ def test_every_command_has_help_and_the_first_names_all_and_the_exit_codes() -> 
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """What keeps it quick: see benchmarks/command_startup.py for how quick."""
+    """What keeps it quick: benchmarks/startup.py measures it."""
     program = (
         "import sys; sys.argv = ['compilegate', '--help'];"
         "from compilegate.cli import main;"

@@ -16,7 +16,7 @@ from compilegate.execution.events import (
     StepRetried,
     StepStarted,
 )
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.execution.status import StepStatus
 from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
 

@@ -33,10 +33,9 @@ TORCH = {
 def docker() -> list[str]:
     """The command of an engine that answers."""
     program = shutil.which("docker")
-    if program is not None:
-        asked = subprocess.run([program, "info"], capture_output=True, check=False)
-        if asked.returncode == 0:
-            return [program]
+    done = subprocess.run([program or "true", "info"], capture_output=True, check=False)
+    if program is not None and done.returncode == 0:
+        return [program]
     pytest.skip("NO IMAGE WAS BUILT: no container engine answers; start one, or set DOCKER_HOST")
 
 
@@ -54,32 +53,19 @@ def build(docker: list[str], folder: str, base_image: str) -> str:
     """Build an image folder; returns the image's name."""
     image = f"compilegate-test/{folder}"
     index = os.environ.get("PIP_INDEX_URL")
-    subprocess.run(
-        [
-            *docker,
-            "build",
-            # The index may only be reachable the way that this machine reaches it.
-            *("--network", "host"),
-            *("--build-arg", f"BASE_IMAGE={base_image}"),
-            *(("--build-arg", f"PIP_INDEX_URL={index}") if index else ()),
-            *("--tag", image),
-            str(CONTAINERS / folder),
-        ],
-        check=True,
-    )
+    options = ["--build-arg", f"BASE_IMAGE={base_image}", "--tag", image]
+    options += ["--build-arg", f"PIP_INDEX_URL={index}"] if index else []
+    # The index may only be reachable the way that this machine reaches it.
+    place = ["--network", "host", str(CONTAINERS / folder)]
+    subprocess.run([*docker, "build", *options, *place], check=True)
     return image
 
 
 def run(docker: list[str], image: str, *command: str, path: str = "") -> str:
     """What a command prints in a container of the image; `path` is Python's module path."""
     options = ("--rm", "--network", "none", "--env", f"PYTHONPATH={path}")
-    done = subprocess.run(
-        [*docker, "run", *options, image, *command],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    line = [*docker, "run", *options, image, *command]
+    return subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 @pytest.mark.slow

@@ -10,32 +10,28 @@ import pytest
 
 from compilegate.pipelines.requests.regions import lacking_images, regions
 from compilegate.pipelines.staging import image_folders
-from compilegate.workload import Workload, read_workload
+from compilegate.workload import read_workload
 from tests.workload.settled import settled_arm
 
 REPOSITORY = Path(__file__).parents[2]
 BASES = {name: folder.base for name, folder in image_folders(REPOSITORY / "containers").items()}
 
 
-def of_repository() -> list[Workload]:
-    return [read_workload(path) for path in sorted((REPOSITORY / "workloads").glob("*.toml"))]
-
-
 @pytest.mark.slow
 def test_the_repository_s_own_workloads_can_go_where_aws_has_what_their_arms_need() -> None:
     """Two of them have arms of Training Compiler and Neuron, whose images half of the regions lack;
     the sentence names the arms to leave out there."""
-    shipped = of_repository()
+    shipped = [read_workload(path) for path in sorted((REPOSITORY / "workloads").glob("*.toml"))]
     without = [each for each in shipped if each.name not in {"documents-bert", "images-diffusion"}]
     lacking = {region: lacking_images(shipped, BASES, region) for region in regions()}
     assert lacking["us-east-1"] == lacking["eu-west-1"] == lacking["ap-northeast-1"] == []
     assert [region for region in regions() if lacking_images(without, BASES, region)] == []
-    for told in filter(None, lacking.values()):
-        for sentence in told:
+    for sentences in lacking.values():
+        for sentence in sentences:
             assert re.search(r"(documents-bert|images-diffusion): arms\.[a-z-]+\.image", sentence)
 
 
-def test_what_a_region_lacks_is_said_with_the_key_that_needs_it() -> None:
+def test_what_a_region_lacks_has_the_key_that_needs_it() -> None:
     topics = read_workload(REPOSITORY / "tests" / "pipelines" / "topics.toml")
     common = {
         "compiler": "training-compiler",

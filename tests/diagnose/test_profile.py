@@ -18,7 +18,6 @@ from compilegate.diagnose.profile import analysis_of, read_profile, text_of
 from compilegate.job.evidence.record import PaddedPositions, PaddingRecord
 from compilegate.job.files import write_json
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
-from compilegate.job.profiling.events import WAIT, Events
 from compilegate.job.profiling.record import (
     COMPUTING,
     PARTS,
@@ -28,7 +27,8 @@ from compilegate.job.profiling.record import (
     ProfiledTime,
     StepTime,
 )
-from compilegate.job.profiling.slowdowns import break_reason
+from compilegate.job.profiling.session import WAIT, Events
+from compilegate.job.slowdowns import break_reason
 
 MATRIX = Operator(COMPUTING, "aten::addmm", 1, 0.004003)
 POINTWISE = Operator(COMPUTING, "aten::mul", 2, 0.003006)

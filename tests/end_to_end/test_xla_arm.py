@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import compilegate
-from tests.xla_environment import interpreter
+from tests.environments.xla import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

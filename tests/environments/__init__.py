@@ -1,4 +1,4 @@
-"""Virtual environments that tests start programs in: where they lie, and how one is made.
+"""Virtual environments that tests start programs in, and older Pythons where this machine has them.
 
 They lie below the folder that COMPILEGATE_TEST_ENVIRONMENTS names (by default
 .cache/test-environments in the repository), under a digest of the files that say what they hold.
@@ -12,6 +12,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,19 +72,34 @@ def _run(place: Path, command: Sequence[str | Path], *, doing: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
-    said = done.stderr + done.stdout
-    unreachable = any(words in said for words in _UNREACHABLE)
-    absent = "No matching distribution found" in said
+    output = done.stderr + done.stdout
+    unreachable = any(words in output for words in _UNREACHABLE)
+    absent = "No matching distribution found" in output
     raise (NotOfferedError if unreachable or absent else BuildError)(
-        f"{place.name} could not be made: {doing}: {_reason(said)}"
+        f"{place.name} could not be made: {doing}: {_reason(output)}"
         + ("; the package index could not be reached" if unreachable else "")
     )
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """pip gives its reason in the last line that begins with ERROR, after any number of warnings;
     other programs end with theirs."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     others = [line for line in lines if not line.startswith("WARNING")]
-    return (errors or others or ["it said nothing"])[-1]
+    return (errors or others or ["it printed nothing"])[-1]
+
+
+def find_python(release: str) -> str:
+    """A Python of the release (`3.8`) that starts; a pyenv shim is on PATH even where it leads
+    nowhere. Skips the test where there is none."""
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{release}*/bin/python{release}"))
+    for candidate in [shutil.which(f"python{release}"), *map(str, pyenv)]:
+        if candidate is None:
+            continue
+        answer = subprocess.run(
+            [candidate, "--version"], capture_output=True, text=True, check=False
+        )
+        if answer.returncode == 0 and answer.stdout.startswith(f"Python {release}."):
+            return candidate
+    pytest.skip(f"no Python {release} on this machine (python{release} on PATH, or pyenv's)")

@@ -1,4 +1,4 @@
-"""What the command asks of a target, asked of both: this machine for real, SageMaker scripted."""
+"""What the command needs from a target, of both: this machine for real, SageMaker scripted."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Scene:
-    """A target, a pipeline that ends in one of two ways there, and what it told."""
+    """A target, a pipeline that ends in one of two ways there, and its events."""
 
     executor: Executor
     pipeline: str
-    told: list[Event]
+    events: list[Event]
 
 
 def gate(verdict: Path) -> dict[str, Any]:
@@ -46,6 +46,8 @@ def gate(verdict: Path) -> dict[str, Any]:
         f"repro = there / {REPRO!r}; repro.parent.mkdir(parents=True);"
         "repro.write_text('the gradient is zero')"
     )
+    output = {"S3Uri": "s3://bucket/verdict", "LocalPath": "/opt/ml/processing/verdict"}
+    machine = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30}
     return {
         "Name": "Gate",
         "Type": "Processing",
@@ -54,24 +56,8 @@ def gate(verdict: Path) -> dict[str, Any]:
                 "ImageUri": "registry.example/gate:1",
                 "ContainerEntrypoint": ["python3", "-c", code],
             },
-            "ProcessingOutputConfig": {
-                "Outputs": [
-                    {
-                        "OutputName": "verdict",
-                        "S3Output": {
-                            "S3Uri": "s3://bucket/verdict",
-                            "LocalPath": "/opt/ml/processing/verdict",
-                        },
-                    }
-                ]
-            },
-            "ProcessingResources": {
-                "ClusterConfig": {
-                    "InstanceType": "ml.m5.xlarge",
-                    "InstanceCount": 1,
-                    "VolumeSizeInGB": 30,
-                }
-            },
+            "ProcessingOutputConfig": {"Outputs": [{"OutputName": "verdict", "S3Output": output}]},
+            "ProcessingResources": {"ClusterConfig": machine},
         },
     }
 
@@ -129,12 +115,12 @@ def test_an_execution_is_started_and_followed_to_its_verdict(
 ) -> None:
     at = scene()
     reference = at.executor.start(at.pipeline, {})
-    result = at.executor.follow(reference, at.told.append)
+    result = at.executor.follow(reference, at.events.append)
     assert result.status is ExecutionStatus.SUCCEEDED
     assert result.reference == reference
-    assert isinstance(at.told[0], ExecutionStarted)
-    assert isinstance(at.told[-1], ExecutionEnded)
-    ended = [event for event in at.told if isinstance(event, StepEnded)]
+    assert isinstance(at.events[0], ExecutionStarted)
+    assert isinstance(at.events[-1], ExecutionEnded)
+    ended = [event for event in at.events if isinstance(event, StepEnded)]
     assert [(event.step, event.status) for event in ended] == [("Gate", StepStatus.SUCCEEDED)]
     assert at.executor.read(reference).steps["Gate"].type == "Processing"
     assert show_outcome(at.executor, result) == exit_codes.DECIDED == 0
@@ -147,7 +133,7 @@ def test_a_fail_step_has_the_exit_status_of_the_gate(
     scene: Callable[..., Scene], capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = scene(fails=True)
-    result = at.executor.follow(at.executor.start(at.pipeline, {}), at.told.append)
+    result = at.executor.follow(at.executor.start(at.pipeline, {}), at.events.append)
     assert show_outcome(at.executor, result) == exit_codes.GATE_FAILED == 4
     assert f"error: execution {result.execution_id}: {NO_SOUND_ARM}" in capsys.readouterr().err
 
@@ -156,9 +142,9 @@ def test_what_is_not_there_is_an_error_of_this_project(scene: Callable[..., Scen
     at = scene()
     reference = at.executor.start(at.pipeline, {})
     other = reference[:-1] + ("0" if reference[-1] != "0" else "1")
-    for ask in (at.executor.read, at.executor.stop):
+    for call in (at.executor.read, at.executor.stop):
         with pytest.raises(CompilegateError):
-            ask(other)
+            call(other)
 
 
 def test_one_that_is_stopped_says_how_to_go_on(scene: Callable[..., Scene]) -> None:
@@ -167,7 +153,7 @@ def test_one_that_is_stopped_says_how_to_go_on(scene: Callable[..., Scene]) -> N
     stopping: list[str] = []
 
     def listen(event: Event) -> None:
-        at.told.append(event)
+        at.events.append(event)
         if not stopping:
             stopping.append(reference)
             at.executor.stop(reference)

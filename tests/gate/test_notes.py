@@ -12,7 +12,7 @@ import pytest
 from compilegate.gate.evidence import UndeclaredEvidenceError
 from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import Hindrance, PairedSpeedRecord
+from compilegate.job.evidence import PairedSpeedRecord, Slowdown
 from compilegate.job.evidence.writing import hashed
 from tests.gate.conftest import SyntheticExecution, build_execution, classified, unclassified
 from tests.gate.test_mistakes import (
@@ -247,10 +247,10 @@ ODDITIES: dict[str, Row] = {
     "pairs": noted(None, pairs(1.5)),
     "a loader that is waited for": noted(
         Code.SPEED_HINDERED,
-        every("fast", hindrances=(Hindrance("loader", 100.0, 0.62, rule="loader-workers"),)),
+        every("fast", hindrances=(Slowdown("loader", 100.0, 0.62, rule="loader-workers"),)),
     ),
     "the same of the baseline": noted(
-        None, every("baseline", hindrances=(Hindrance("loader", 100.0, 0.62),))
+        None, every("baseline", hindrances=(Slowdown("loader", 100.0, 0.62),))
     ),
     "exactly as fast as is required": noted(None, exactly),
 }

@@ -36,12 +36,12 @@ from compilegate.gate.verdict import CompileState, CompileTime, SpeedJudgement, 
 from compilegate.job.evidence import (
     CompileCacheRecord,
     EvidenceRecord,
-    Hindrance,
     PaddedPositions,
     PaddingRecord,
     PairedBlocks,
+    Slowdown,
 )
-from compilegate.job.evidence.record import HINDRANCES, RULES
+from compilegate.job.evidence.record import RULES, SLOWDOWN_KINDS
 from tests.gate.conftest import build_execution
 
 SEEDS = (1, 2, 3)
@@ -477,8 +477,8 @@ def test_a_first_job_that_compiled_all_is_no_time_between_steps(execution) -> No
 
 
 def test_each_hindrance_has_a_sentence_of_some_length() -> None:
-    for kind in HINDRANCES:
-        hindrance = Hindrance(kind, 2.0, 0.62, ("train.py:42", "x" * 5000), "y" * 5000)
+    for kind in SLOWDOWN_KINDS:
+        hindrance = Slowdown(kind, 2.0, 0.62, ("train.py:42", "x" * 5000), "y" * 5000)
         assert RULES[kind] in slowdown_sentence(hindrance)
         assert len(slowdown_sentence(hindrance)) < 900
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
@@ -119,34 +119,10 @@ def room_of(module: str) -> str:
     return room
 
 
-def is_standard(name: str) -> bool:
-    """Whether a module is the standard library's."""
-    return name.split(".", maxsplit=1)[0] in sys.stdlib_module_names
-
-
-def circles(edges: Mapping[str, set[str]]) -> list[list[str]]:
-    """The groups of names that reach one another, by Tarjan's algorithm."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    path: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        order[name] = lowest[name] = len(order)
-        path.append(name)
-        for following in sorted(edges.get(name, ())):
-            if following not in order:
-                visit(following)
-                lowest[name] = min(lowest[name], lowest[following])
-            elif following in path:
-                lowest[name] = min(lowest[name], order[following])
-        if lowest[name] == order[name]:
-            group = path[path.index(name) :]
-            del path[path.index(name) :]
-            if len(group) > 1:
-                found.append(sorted(group))
-
-    for name in sorted(edges):
-        if name not in order:
-            visit(name)
-    return sorted(found)
+def circle(edges: Mapping[str, set[str]]) -> list[str]:
+    """The names of one circle; empty where there is none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []

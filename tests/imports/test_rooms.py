@@ -1,4 +1,4 @@
-"""What may import what: docs/architecture.toml, held against the code."""
+"""What may import what: docs/architecture.toml and its picture, held against the code; budgets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import metadata
 
 import pytest
@@ -16,31 +16,31 @@ from packaging.utils import canonicalize_name
 
 from tests.imports.project import (
     PROJECT,
-    circles,
+    Import,
+    circle,
     imports,
-    is_standard,
     modules,
     room_of,
     rooms,
     within,
 )
+from tools.draw_architecture import diagram, picture
+from tools.rooms import declared as budgets
+from tools.rooms import main, measured
 
 
-def offences() -> Iterator[str]:
-    """The imports that their room may not have."""
-    for each in imports():
-        own = room_of(each.by)
-        if each.of in modules():
-            right = room_of(each.of) == own or within(each.of, rooms()[own].imports)
-        else:
-            right = is_standard(each.of) or within(each.of, rooms()[own].libraries)
-        if not right:
-            yield f"{each.by} imports {each.of}"
+def may(each: Import) -> bool:
+    """Whether its room may have an import."""
+    own = room_of(each.by)
+    if each.of in modules():
+        return room_of(each.of) == own or within(each.of, rooms()[own].imports)
+    standard = each.of.split(".", maxsplit=1)[0] in sys.stdlib_module_names
+    return standard or within(each.of, rooms()[own].libraries)
 
 
 @pytest.mark.slow
 def test_every_room_imports_only_what_it_may() -> None:
-    assert list(offences()) == []
+    assert [f"{each.by} imports {each.of}" for each in imports() if not may(each)] == []
 
 
 @pytest.mark.slow
@@ -73,43 +73,29 @@ def test_the_rules_allow_no_circle() -> None:
         name: {other for other in rooms() if other != name and within(other, room.imports)}
         for name, room in rooms().items()
     }
-    assert circles(allowed) == []
+    assert circle(allowed) == []
 
 
-def siblings(package: str) -> dict[str, set[str]]:
-    """Which parts of a package import which others when they are loaded."""
-
-    def part(module: str) -> str:
-        rest = module.removeprefix(f"{package}.")
-        return rest.split(".", maxsplit=1)[0] if rest != module else ""
-
+def loads(level: int) -> dict[str, set[str]]:
+    """Which names of the first `level` parts import which others when they are loaded."""
     edges: dict[str, set[str]] = defaultdict(set)
     for each in imports():
-        if each.when_loaded and each.of in modules():
-            by, of = part(each.by), part(each.of)
-            if by and of and by != of:
-                edges[by].add(of)
+        by, of = (".".join(name.split(".")[:level]) for name in (each.by, each.of))
+        below = by.count(".") == of.count(".") == level - 1
+        if each.when_loaded and each.of in modules() and by != of and below:
+            edges[by].add(of)
     return edges
 
 
-def circular_packages() -> dict[str, list[list[str]]]:
-    packages = {name.rpartition(".")[0] for name in modules()} - {"", "compilegate"}
-    found = {package: circles(siblings(package)) for package in packages}
-    return {package: groups for package, groups in found.items() if groups}
-
-
 @pytest.mark.slow
-def test_no_module_imports_itself_in_a_circle() -> None:
+def test_no_modules_and_no_parts_of_a_room_import_one_another_in_a_circle() -> None:
     edges: dict[str, set[str]] = defaultdict(set)
     for each in imports():
         if each.when_loaded and each.of in modules() and each.of != each.by:
             edges[each.by].add(each.of)
-    assert circles(edges) == []
-
-
-@pytest.mark.slow
-def test_the_parts_of_a_room_import_one_another_in_no_circle() -> None:
-    assert circular_packages() == {}
+    assert circle(edges) == []
+    deepest = max(name.count(".") for name in modules()) + 1
+    assert [circle(loads(level)) for level in range(2, deepest + 1)] == [[]] * (deepest - 1)
 
 
 def users(of: str) -> list[str]:
@@ -117,15 +103,11 @@ def users(of: str) -> list[str]:
     return sorted({each.by for each in imports() if within(each.of, [of])})
 
 
-@pytest.mark.parametrize("room", ["infra", "compilegate.cli"])
-def test_nothing_imports_a_room_at_the_edge(room: str) -> None:
-    assert [user for user in users(room) if not within(user, [room])] == []
-
-
-def in_the_gates_image() -> set[str]:
-    """The packages of the gate's image, by the names that its lock file gives them."""
-    lock = (PROJECT / "containers/gate/requirements.lock").read_text(encoding="utf-8")
-    return {name.replace("-", "_") for name in re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)}
+def test_nothing_imports_a_room_at_the_edge_and_one_file_the_sagemaker_sdk() -> None:
+    """The SDK's import costs six seconds."""
+    for room in ("infra", "compilegate.cli"):
+        assert [user for user in users(room) if not within(user, [room])] == []
+    assert set(users("sagemaker")) == {"compilegate.pipelines.sdk"}
 
 
 IMPORT_WITH_NOTHING_ELSE = """
@@ -161,25 +143,12 @@ def test_the_gate_runs_with_what_its_image_has() -> None:
         name for name in modules() if within(name, [*judging, "compilegate.pipelines.programs"])
     ]
     assert "compilegate.gate.judge" in names
-    loaded = loaded_by(names, {"compilegate", *in_the_gates_image()})
+    lock = (PROJECT / "containers/gate/requirements.lock").read_text(encoding="utf-8")
+    image = {name.replace("-", "_") for name in re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)}
+    loaded = loaded_by(names, {"compilegate", *image})
     assert "scipy" in loaded
-
-
-@pytest.mark.slow
-def test_importing_the_package_loads_nothing_else() -> None:
     bare = loaded_by([], ["compilegate"])
     assert loaded_by(["compilegate"], ["compilegate"]) - bare == {"compilegate"}
-
-
-def test_the_sagemaker_sdk_is_imported_by_one_file() -> None:
-    """Its import costs six seconds."""
-    assert set(users("sagemaker")) == {"compilegate.pipelines.sdk"}
-
-
-def always_installed() -> set[str]:
-    """The packages that an installation without extras asks for."""
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {Requirement(line).name for line in project["dependencies"]}
 
 
 def brought_by(packages: Iterable[str]) -> set[str]:
@@ -201,10 +170,31 @@ def brought_by(packages: Iterable[str]) -> set[str]:
 @pytest.mark.slow
 def test_all_commands_start_without_what_only_running_needs() -> None:
     """CI that validates, plans and submits installs no PyTorch and no SageMaker SDK."""
-    brought = brought_by(always_installed())
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = brought_by(Requirement(line).name for line in project["dependencies"])
     assert not brought & {"torch", "transformers", "sagemaker", "pyarrow", "aws_cdk"}
     commands = [name for name in modules() if within(name, ["compilegate.cli"])]
     working = ["compilegate.pipelines.compilation", "compilegate.account", "compilegate.local"]
     needed = [name for name in modules() if within(name, working)]
     loaded = loaded_by([*commands, *needed], {"compilegate", *brought})
     assert {"click", "boto3", "numpy"} <= loaded
+
+
+def test_the_picture_shows_the_rules_each_room_above_all_that_it_imports() -> None:
+    rules = tomllib.loads((PROJECT / "docs/architecture.toml").read_text(encoding="utf-8"))
+    drawn = (PROJECT / "docs/architecture.svg").read_text(encoding="utf-8")
+    assert drawn == picture(rules), "stale: run tools/draw_architecture.py"
+    drawing = diagram(rules)
+    rows = {name: drawing.row(name) for name in drawing.rooms}
+    assert [each for each in drawing.arrows if rows[each.above] <= rows[each.below]] == []
+    places = [(room["column"], rows[name]) for name, room in drawing.rooms.items()]
+    assert len(set(places)) == len(places), "one room covers another"
+    hidden = {name for name, room in rules["rooms"].items() if "column" not in room}
+    others = {"compilegate", "compilegate.built_in", "compilegate.cli", "compilegate.infra"}
+    assert hidden == others | {"compilegate.errors", "compilegate.declaration_errors"}
+
+
+@pytest.mark.slow
+def test_no_finished_room_exceeds_its_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0, capsys.readouterr().err
+    assert {room.name for room in measured()} == {each["name"] for each in budgets()["room"]}

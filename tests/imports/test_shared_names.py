@@ -24,10 +24,10 @@ SHARED = {
 def spelled_out(source: str) -> Iterator[str]:
     """Shared names that a module writes as a text of its own, by line; not in its docstrings."""
     tree = ast.parse(source)
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in said and node.value in SHARED:
-            yield f"line {node.lineno} says {node.value!r}: take names.{SHARED[node.value]}"
+        if isinstance(node, ast.Constant) and id(node) not in docstrings and node.value in SHARED:
+            yield f"line {node.lineno} has {node.value!r}: use names.{SHARED[node.value]}"
 
 
 @pytest.mark.slow
@@ -44,6 +44,6 @@ def test_no_module_spells_out_a_shared_name() -> None:
 def test_a_name_that_is_spelled_out_is_found_with_its_line() -> None:
     source = '"""Reads verdict.json."""\n\nWHERE = {"verdict.json": "COMPILEGATE_ARM"}\n'
     assert list(spelled_out(source)) == [
-        "line 3 says 'verdict.json': take names.VERDICT_FILE",
-        "line 3 says 'COMPILEGATE_ARM': take names.ARM_VARIABLE",
+        "line 3 has 'verdict.json': use names.VERDICT_FILE",
+        "line 3 has 'COMPILEGATE_ARM': use names.ARM_VARIABLE",
     ]

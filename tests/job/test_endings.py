@@ -1,4 +1,4 @@
-"""How a training ended: the table of the code and of docs/programs.md, and one line of an error."""
+"""How a training ended: the table of the code and of the page, and one line of an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compilegate.job import endings
 from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
 from compilegate.job.errors import CompilerError, one_sentence
 
-PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "own-script.md"
 ABOUT = {"the arm": ARM, "the machine": MACHINE, "the arm's need": NEED}
 
 

@@ -1,5 +1,5 @@
-"""The oldest releases that docs/programs.md promises: Python 3.8, which most of Training Compiler's
-images have, with NumPy alone and with torch 1.10; and torch 2.4 where it compiles."""
+"""The oldest releases that docs/own-script.md promises: Python 3.8, which most of the images for
+Training Compiler have, with NumPy alone and with torch 1.10; torch 2.4 where it compiles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ import pytest
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord, Origin
-from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
-from tests.environments.interpreters import find_python
+from tests.environments import (
+    ROOT,
+    BuildError,
+    NotOfferedError,
+    find_python,
+    folder,
+    make,
+    pip_install,
+)
 from tests.environments.light_torch import install_light
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -12,7 +12,7 @@ import pytest
 
 import compilegate.job
 from compilegate.job.compilers import declarations
-from tests.environments.interpreters import find_python
+from tests.environments import find_python
 
 pytestmark = pytest.mark.slow
 

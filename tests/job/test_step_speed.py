@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from compilegate.job.script.measured import compile_seconds, late_graphs, steady_starts
+from compilegate.job.script.step_times import compile_seconds, late_graphs, steady_starts
 
 COLUMNS = [[64, 32, 64, *[32] * 56, 48, *[64] * 40]]
 
@@ -71,16 +69,3 @@ def test_compile_seconds_are_the_early_steps_excess(
 ) -> None:
     shapes = shapes or ([0] * len(early), [0] * len(steady))
     assert compile_seconds(np.array(early), np.array(steady), shapes) == pytest.approx(seconds)
-
-
-COUNTS = st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=60)
-
-
-@pytest.mark.slow
-@given(added=st.lists(COUNTS, min_size=1, max_size=4))
-def test_a_run_of_any_length_keeps_a_steady_step(added: list[list[int]]) -> None:
-    graphs = [np.cumsum(each).tolist() for each in added]
-    bounds = np.cumsum([0, *map(len, graphs)]).tolist()
-    starts = steady_starts(graphs, one_shape(graphs))
-    assert all(a <= start <= b for a, start, b in zip(bounds, starts, bounds[1:], strict=False))
-    assert starts[-1] < bounds[-1]

@@ -36,7 +36,7 @@ RESOURCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB
 RUNNER = """
 import json, sys
 from pathlib import Path
-from compilegate.execution.events import StopAsked
+from compilegate.execution.events import StopRequested
 from compilegate.local import ImageSources, LocalExecutor
 definition, home, name, options = sys.argv[1:]
 executor = LocalExecutor(
@@ -44,7 +44,7 @@ executor = LocalExecutor(
     images=ImageSources(patterns=(("*", "here"),)), **json.loads(options),
 )
 def tell(event):
-    if isinstance(event, StopAsked):
+    if isinstance(event, StopRequested):
         print(event.sentence)
 result = executor.follow(executor.start(name, {}), tell)
 print(result.status, result.failure)

@@ -18,7 +18,7 @@ from compilegate.cli import main
 from compilegate.document.graph import StepGraph, build_graph
 from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency, Step
 from compilegate.execution.events import StepEnded, StepRetried, StepStarted
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import (
     FunctionSources,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.catalog.images import BaseImage, find_image
-from compilegate.execution.target import Target
+from compilegate.execution.status import Target
 from compilegate.workload import (
     InfeasibleError,
     Schedule,

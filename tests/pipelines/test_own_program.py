@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.job.launch.told import job_text, script_environment
+from compilegate.job.launch.script_arguments import job_text, script_environment
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError

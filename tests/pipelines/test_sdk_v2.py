@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from compilegate.catalog import Asked, check
-from compilegate.execution.target import Target
+from compilegate.catalog import ArmSettings, check
+from compilegate.execution.status import Target
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import Arm, read_workload
@@ -191,7 +191,7 @@ def test_the_switches_are_the_sdk_s_to_the_letter() -> None:
             assert ours[name] == value, f"{label}: {name}"
 
 
-NATIVE = Asked(
+NATIVE = ArmSettings(
     compiler="training-compiler", version="1.13.1", instance_type="ml.p3.2xlarge", precision="fp16"
 )
 REFUSED = {
@@ -225,7 +225,7 @@ LESS_STRICT = {
 }
 
 
-def refused(asked: Asked) -> bool:
+def refused(asked: ArmSettings) -> bool:
     return any(finding.severity == "refusal" for finding in check(asked, TODAY))
 
 

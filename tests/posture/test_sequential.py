@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-import runpy
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks import posture as simulation
+from benchmarks import results
 from compilegate.posture.sequential import (
     FIRST_LOOK,
     always_valid,
@@ -21,7 +20,6 @@ from compilegate.posture.sequential import (
 )
 from compilegate.posture.state import Difference
 
-ROOT = Path(__file__).parents[2]
 LOOKS, ALPHA, TRIALS = 12, 0.04, 4000
 
 
@@ -76,11 +74,9 @@ def test_stated_errors_are_a_floor_and_too_few_or_too_many_looks_decide_nothing(
 @pytest.mark.slow
 def test_the_published_table_is_the_simulations_and_keeps_the_promise() -> None:
     """Below 10% of good candidates are lost, and at most 2% of wrong ones promoted."""
-    page = (ROOT / "docs" / "posture.md").read_text(encoding="utf-8")
-    published = re.findall(r"^\| 0\..*$", page, re.MULTILINE)
+    published = results.read("posture").rows
     assert len(published) == 15
-    for line in published:
-        lost, wrong = (float(cell.split("%")[0]) for cell in line.split("|")[4:6])
-        assert (lost < 10, wrong <= 2) == (True, True), line
-    simulation = runpy.run_path(str(ROOT / "benchmarks" / "posture" / "posture_simulation.py"))
-    assert simulation["measured"](simulation["CELLS"][0], 0) == published[0]
+    for row in published:
+        lost, wrong = (float(cell.split("%")[0]) for cell in row[3:5])
+        assert (lost < 10, wrong <= 2) == (True, True), row
+    assert simulation.row(simulation.CELLS[0], 0) == published[0]

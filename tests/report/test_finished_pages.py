@@ -11,8 +11,7 @@ import pytest
 
 from compilegate.cli.outcome import complete_page, write_page
 from compilegate.cli.provenance import ARGUMENTS, read_provenance, record_provenance
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.observations import observe
 from tests.gate.conftest import build_execution

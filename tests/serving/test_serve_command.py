@@ -60,7 +60,6 @@ def expected(folder: Folder) -> dict[str, list[float]]:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_validation_examples_get_the_scores_that_the_evidence_holds(trained: Folder) -> None:
     scores = expected(trained)
     assert len(scores) == 40
@@ -74,7 +73,6 @@ def test_validation_examples_get_the_scores_that_the_evidence_holds(trained: Fol
         assert answer["label"] == ("bank", "sea")[served.index(max(served))]
 
 
-@pytest.mark.slow
 def test_the_package_says_what_serves_it(trained: Folder) -> None:
     (package,) = trained.packages()
     specification = package["InferenceSpecification"]
@@ -88,31 +86,19 @@ def test_the_package_says_what_serves_it(trained: Folder) -> None:
         assert {"model.safetensors", "config.json", "code/inference.py"} <= set(archive.getnames())
 
 
-@pytest.mark.slow
-def test_what_the_handler_refuses_is_told_and_ends_with_status_2(trained: Folder) -> None:
+def test_what_the_handler_refuses_is_a_sentence_and_ends_with_status_2(trained: Folder) -> None:
     done = serve(trained, "tiny/1", "--request", "-", given='{"inputs": 7}')
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "error: the handler answered with status 400: ValueError: the request has no"
-    )
+    assert "the handler answered with status 400: ValueError: the request has no" in done.stderr
 
 
 def test_a_model_of_a_workload_without_serving_is_refused(tmp_path: Path) -> None:
     registered = tmp_path / "home" / "registry" / "plain" / "1.json"
     registered.parent.mkdir(parents=True)
     container = {"Image": "training:1", "ModelDataUrl": "s3://bucket/model.tar.gz"}
-    registered.write_text(
-        json.dumps(
-            {
-                "ModelApprovalStatus": "Approved",
-                "InferenceSpecification": {"Containers": [container]},
-            }
-        ),
-        encoding="utf-8",
-    )
+    package = {"InferenceSpecification": {"Containers": [container]}}
+    text = json.dumps({"ModelApprovalStatus": "Approved", **package})
+    registered.write_text(text, encoding="utf-8")
     done = serve(Folder(tmp_path), "plain/1")
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: plain/1 cannot be served: its workload had no table [serving]; add one and run "
-        "the workload again\n"
-    )
+    assert done.stderr.startswith("error: plain/1 cannot be served: its workload had no table")

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
 ELSEWHERE = {"training-compiler", "neuron"}
 """Compilers that are in AWS's images alone."""
-PAGES = ["README.md", "docs/first-workload.md", "docs/own-programs.md", "docs/deploy.md"]
+PAGES = ["README.md", "docs/first-workload.md", "docs/own-script.md", "docs/deploy.md"]
 """Those whose every command is run as printed, here or beside."""
 
 

@@ -17,7 +17,7 @@ from tests.shipped.pages import blocks, follow
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700), pytest.mark.long]
 
 DATA = "Your own data"
-PAGES = ["docs/first-workload.md", "docs/own-programs.md"]
+PAGES = ["docs/first-workload.md", "docs/own-script.md"]
 DECIDED = re.compile(r"^decided: Release (baseline|compiled), seed \d+: .*\bRegistered: ", re.M)
 WORDS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 
@@ -74,7 +74,7 @@ def test_readme_s_table_comes_to_its_verdict(installed: Place) -> None:
 def test_readme_s_script_shows_what_readme_says(installed: Place, tmp_path: Path) -> None:
     """README's five lines stand in the script of the tutorial, once its diff is applied."""
     place = elsewhere(installed, tmp_path)
-    page = "docs/own-programs.md"
+    page = "docs/own-script.md"
     for name in ("make_data.py", "workloads/marks/train.py", "five-lines.diff"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def flats(folder: Path) -> None:
 
 def script(folder: Path) -> None:
     """A training script that knows nothing of Compilegate until its five lines are in it."""
-    page = "docs/own-programs.md"
+    page = "docs/own-script.md"
     for name in ("make_data.py", "workloads/marks/train.py", "five-lines.diff"):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

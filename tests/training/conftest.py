@@ -15,8 +15,8 @@ import pytest
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
+from tests.environments.xla import interpreter
 from tests.made_once import made_once
-from tests.xla_environment import interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE_LENGTH = 16

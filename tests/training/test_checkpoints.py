@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.job import Job, Told
+from compilegate.job import Job, JobConfig
 from compilegate.job.names import JOB_STARTED_VARIABLE
 from training.checkpoints import (
     Checkpoint,
@@ -64,7 +64,7 @@ def new_run(seed: int = 1, checkpoints: Checkpoints | None = None) -> Run:
     update = WeightUpdate(model, Hyperparameters(batch_size=8, learning_rate=0.1), LENGTH)
     state = RunState(model, update, WeightAverage(model, 0.9))
     nowhere = Path("unused")
-    run = Run(model, state, Job(Told("job-1", "arm", nowhere, nowhere)))
+    run = Run(model, state, Job(JobConfig("job-1", "arm", nowhere, nowhere)))
     if checkpoints is not None:
         checkpoints.resume(run.job, state)
     return run

@@ -9,7 +9,6 @@ import sys
 import tarfile
 import venv
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +41,6 @@ def build(source: Path, target: Path, *, of: str) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(PROJECT, tmp_path_factory.mktemp("wheel"), of="wheel")
-
-
 def files_of(wheel: Path) -> dict[str, bytes]:
     """What the wheel installs, but for its own metadata."""
     with zipfile.ZipFile(wheel) as archive:
@@ -55,7 +49,14 @@ def files_of(wheel: Path) -> dict[str, bytes]:
         }
 
 
-def test_the_wheel_holds_the_product_and_nothing_beside_it(wheel: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(PROJECT, tmp_path_factory.mktemp("wheel"), of="wheel")
+
+
+def test_the_wheel_holds_the_product_alone_and_the_sdist_makes_the_same(
+    wheel: Path, tmp_path: Path
+) -> None:
     expected = {
         f"{place}/{path.relative_to(PROJECT / folder).as_posix()}": path.read_bytes()
         for folder, place in CONTENT.items()
@@ -65,13 +66,10 @@ def test_the_wheel_holds_the_product_and_nothing_beside_it(wheel: Path) -> None:
     found = files_of(wheel)
     assert found.keys() == expected.keys()
     assert found == expected
-
-
-def test_what_is_made_from_the_sdist_is_the_same(wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(build(PROJECT, tmp_path, of="sdist")) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
-    assert files_of(build(unpacked, tmp_path / "again", of="wheel")) == files_of(wheel)
+    assert files_of(build(unpacked, tmp_path / "again", of="wheel")) == found
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,13 @@ class Installed:
         return self._output(str(self.python), "-P", *code, *map(str, arguments))
 
     def _output(self, *command: str) -> str:
+        # The user's own modules are on PYTHONPATH; nothing of this checkout is.
+        own = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONUNBUFFERED": "1"}
         done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=self.folder, env=own, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
-
-    def environment(self) -> Mapping[str, str]:
-        """The user's own modules are on PYTHONPATH; nothing of this checkout is."""
-        return {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +115,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(python, folder)
 
 
-def test_one_name_is_installed(installed: Installed) -> None:
-    (site,) = installed.python.parents[1].glob("lib/python3*/site-packages")
-    found = installed.python_says("import compilegate; print(compilegate.__file__)")
-    assert Path(found.strip()) == site / "compilegate" / "__init__.py"
-    added = {path.name for path in site.iterdir() if ".dist-info" not in path.name}
-    assert added == {"compilegate", "libraries.pth"}
-
-
 EXPLAIN = """
 from click.testing import CliRunner
 from compilegate.cli import main
@@ -142,9 +125,14 @@ for name in main.list_commands(None):
 
 
 @pytest.mark.slow
-def test_every_command_explains_itself(installed: Installed) -> None:
+def test_one_name_is_installed_whose_every_command_explains_itself(installed: Installed) -> None:
+    (site,) = installed.python.parents[1].glob("lib/python3*/site-packages")
+    found = installed.python_says("import compilegate; print(compilegate.__file__)")
+    assert Path(found.strip()) == site / "compilegate" / "__init__.py"
+    added = {path.name for path in site.iterdir() if ".dist-info" not in path.name}
+    assert added == {"compilegate", "libraries.pth"}
     listed = installed.run("--help").partition("Commands:\n")[2].partition("\n\n")[0]
-    # A long sentence goes on in a line of its own, further to the right.
+    # A long sentence continues in a line of its own, further to the right.
     commands = [line.split()[0] for line in listed.splitlines() if line[2:3].strip()]
     assert {"validate", "pipeline", "run", "gate", "aws"} <= set(commands)
     usages = [line.split()[:3] for line in installed.python_says(EXPLAIN).splitlines()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.job.launch.told import (
+from compilegate.job.launch.script_arguments import (
     hyperparameters,
     job_text,
     recipe_by_toolkit,

@@ -8,9 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
+from compilegate.account.settings import Settings
 from compilegate.workload import WorkloadFile
-from compilegate.workload.schema import workload_schema
+from compilegate.workload.schema import schema_of, workload_schema
 from tools.write_reference import pages
 
 pytestmark = pytest.mark.slow
@@ -54,8 +56,9 @@ def test_an_editor_sees_what_validate_would_refuse() -> None:
     assert refused(declared) == ["arms.baseline.batch_size", "data", "recipe"]
 
 
-def test_every_key_says_what_it_is() -> None:
-    schema = workload_schema()
+@pytest.mark.parametrize("file", [WorkloadFile, Settings])
+def test_every_key_says_what_it_is(file: type[BaseModel]) -> None:
+    schema = schema_of(file)
     tables = {"": schema, **schema["$defs"]}
     silent = [
         f"{table} {key}"

@@ -90,11 +90,11 @@ class UNet(nn.Module):
     def forward(self, x: torch.Tensor, noise_level: torch.Tensor) -> torch.Tensor:
         waves = noise_level[:, None] * self.frequencies
         level = self.level(torch.cat([waves.sin(), waves.cos()], dim=1))
-        x, kept = self.enter(x), []
+        x, skips = self.enter(x), []
         for block in self.down:
-            kept.append(block(x, level))
-            x = functional.avg_pool2d(kept[-1], 2)
+            skips.append(block(x, level))
+            x = functional.avg_pool2d(skips[-1], 2)
         x = self.attention(self.middle(x, level))
         for block in self.up:
-            x = block(torch.cat([doubled(x), kept.pop()], dim=1), level)
+            x = block(torch.cat([doubled(x), skips.pop()], dim=1), level)
         return self.leave(x)

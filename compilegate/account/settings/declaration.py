@@ -156,6 +156,7 @@ class Network(_Table):
     create: bool = False
     """Make a VPC for the jobs, with private subnets and without a way to the internet."""
     cidr: Block = "10.64.0.0/16"
+    """Addresses of the VPC that is made: a private block, cut into eight."""
     zones: list[Zone] = Field(default=[], max_length=MOST_ZONES)
     """Its availability zones; by default the account's first two in the region."""
     endpoints: list[EndpointService] | None = Field(default=None, max_length=20)
@@ -163,7 +164,9 @@ class Network(_Table):
     vpc_id: VpcId | None = None
     """That of the subnets; the image builds run there too when it is given."""
     subnets: list[SubnetId] = Field(default=[], max_length=16)
+    """Existing subnets for the jobs, with a route to S3, ECR, CloudWatch Logs and KMS."""
     security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
+    """Those of the jobs; `subnets` and `security_groups` go together."""
     isolation: bool = False
     """Cut every job off the network, and so off the model and data set hubs."""
 
@@ -208,8 +211,10 @@ class Notifications(_Table):
     """Who hears of a failure, a refused candidate and an inconclusive gate."""
 
     email: Email | None = None
+    """An address that is subscribed to the topic; AWS asks it for confirmation."""
     topic_arn: TopicArn | None = None
-    """An existing topic in place of a new one; who hears it is its owner's to say."""
+    """An existing topic in place of a new one. Its policy must let the account's roles,
+    CloudWatch's alarms and Budgets publish, and the policy of its key must let them use it."""
 
     @model_validator(mode="after")
     def _a_topic_is_made_or_named(self) -> Self:
@@ -248,8 +253,9 @@ class GitHub(_Table):
     environment: TokenText = "production"
     """The deployment environment whose jobs may assume the deploying role."""
     branch: TokenText = "main"
+    """The only branch whose jobs may deploy."""
     workflow: Workflow = ".github/workflows/delivery.yml"
-    """The only one, as is the branch, whose jobs may."""
+    """The only workflow whose jobs may deploy."""
     provider_arn: ProviderArn | None = None
     """GitHub's identity provider, where the account has it already: it can have one."""
     session_hours: int = Field(default=1, ge=1, le=12)
@@ -268,11 +274,15 @@ class Source(_Table):
     """The deployment that models come from: the stage before this one."""
 
     account: Account
+    """Its account."""
     region: Region
+    """Its region."""
     project: Project
+    """Its `project`."""
     bucket: BucketName | None = None
-    """By default as it is named without `names.bucket`."""
+    """Its bucket; by default as it is named without `names.bucket`."""
     repository_prefix: RepositoryPrefix | None = None
+    """Its `names.repository_prefix`; by default its project."""
 
 
 class Images(_Table):
@@ -284,11 +294,13 @@ class Images(_Table):
     """Digest by base image, as `images.lock.toml` beside the settings has it; what stands here
     counts more."""
     build_timeout_minutes: int = Field(default=60, ge=5, le=480)
+    """How long a build may take."""
     build_machine: Literal["medium", "large", "2xlarge"] = "medium"
     """CodeBuild's. No smaller one has a disk that holds a Deep Learning Container and the layers
     above it."""
     keep: int = Field(default=20, ge=1, le=1000)
-    """Images that each repository keeps; older ones are expired."""
+    """Images that each repository keeps; older ones are expired. A registered model needs the image
+    that it was trained in: keep more than an image has changes during the life of a model."""
 
 
 class Storage(_Table):
@@ -297,16 +309,20 @@ class Storage(_Table):
     retain: bool = True
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
-    """An existing one, as of the bucket, in place of a new one."""
+    """An existing key in place of a new one; its policy must let CloudWatch Logs and alarms use
+    it."""
     bucket: BucketName | None = None
-    """Its policy, its lifecycle and that it reports to EventBridge are then its owner's to say."""
+    """An existing bucket with the same key, in this region. Its policy, its lifecycle and its
+    reports to EventBridge, without which no delivery starts anything, are its owner's."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
-    """How long prepared data, gathered evidence and checkpoints are kept."""
+    """How long prepared data, gathered evidence and checkpoints are kept: longer than a workload's
+    `[cache] expire_after`, or the step cache points to deleted objects."""
     training_days: Days = 365
     """The same for what training jobs wrote. Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
+    """How long logs of builds, functions, serving endpoints and the network are kept."""
 
 
 class Roles(_Table):
@@ -314,11 +330,15 @@ class Roles(_Table):
     roles` prints what they must be allowed."""
 
     training: RoleArn | None = None
+    """For training jobs."""
     processing: RoleArn | None = None
+    """For the jobs that prepare, gather and judge."""
     pipeline: RoleArn | None = None
+    """For the pipeline."""
     keeper: RoleArn | None = None
     """For the functions that report, start, decide and release."""
     schedule: RoleArn | None = None
+    """For EventBridge Scheduler, which starts the pipeline."""
     serving: RoleArn | None = None
     """For endpoints and batch transforms."""
 
@@ -327,23 +347,32 @@ class Scheduling(_Table):
     """How a schedule behaves when the service does not answer."""
 
     retry_attempts: int = Field(default=3, ge=0, le=185)
+    """How often a scheduled start is tried again."""
     retry_hours: int = Field(default=1, ge=1, le=24)
+    """For how long; then it goes to the dead-letter queue, whose alarm goes off."""
 
 
 class ProjectBudget(_Table):
-    """What the whole project may cost: AWS counts it by tag, and tells; it stops nothing."""
+    """What the whole project may cost: AWS counts by tag and sends messages; it stops nothing."""
 
     month_usd: Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)] | None = None
+    """A budget of AWS for everything with the project's tag, in USD a month."""
 
 
 class NameOverrides(_Table):
-    """Names in place of the ones that are made from the project's."""
+    """Names in place of the ones that are made from the project's. Do not change one later:
+    CloudFormation would replace what other stacks use."""
 
     bucket: BucketName | None = None
+    """By default `PROJECT-ACCOUNT-REGION`."""
     key_alias: KeyAlias | None = None
+    """The alias of the key that is made."""
     repository_prefix: RepositoryPrefix | None = None
+    """What the image repositories' names begin with; by default the project."""
     schedule_group: ScheduleGroup | None = None
+    """The group of schedules in EventBridge Scheduler."""
     topic: TopicName | None = None
+    """The topic of the notifications."""
     path: IamPath | None = None
     """The path in IAM of every role, and of the policies of `make bootstrap`, as in `/ml/`."""
 
@@ -356,6 +385,7 @@ class Settings(_Table):
     account: Account | None = None
     """The only one to deploy to; without it, that of the credentials."""
     region: Region | None = None
+    """The only one to deploy to; without it, that of the credentials."""
     workloads: list[Text] = []
     """Those to deploy; without any, all in the folder `workloads/`."""
     network: Network = Network()
@@ -374,11 +404,14 @@ class Settings(_Table):
     scheduling: Scheduling = Scheduling()
     budget: ProjectBudget = ProjectBudget()
     dashboard: bool = True
+    """A CloudWatch dashboard, `PROJECT-REGION`, of starts, failures, stops and durations."""
     names: NameOverrides = NameOverrides()
     stages: dict[str, dict[str, Any]] = {}
-    """Stages by name; read before the rest, so that there are none in the settings of one."""
+    """Stages by name: any key of this file, and `from`, the stage that its models come from
+    (deploy.md)."""
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
-    """Put on every resource, beside the project's own."""
+    """Put on every resource and every job, beside `compilegate:project` and
+    `compilegate:workload`."""
 
     @model_validator(mode="after")
     def _zones_are_of_the_region(self) -> Self:

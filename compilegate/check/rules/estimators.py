@@ -91,7 +91,7 @@ class Estimator:
     def refused(self) -> frozenset[str]:
         """What the catalog has against Training Compiler on its instances, by code."""
         instance, count = self.text("instance_type"), self.number("instance_count") or 1
-        asked = catalog.Asked(
+        asked = catalog.ArmSettings(
             compiler=TRAINING_COMPILER, instance_type=instance, instance_count=count
         )
         return frozenset(each.code for each in catalog.check(asked)) if instance else frozenset()

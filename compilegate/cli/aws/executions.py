@@ -39,7 +39,7 @@ from compilegate.cli.provenance import record_provenance
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.document.reading import read_definition
 from compilegate.execution import exit_codes
-from compilegate.execution.looking import POLL_SECONDS
+from compilegate.execution.events import POLL_SECONDS
 from compilegate.job.names import NOTICE_FILE
 from compilegate.pipelines.staging import raw_data_uri
 from compilegate.workload import Workload

@@ -1,50 +1,46 @@
-"""A training by Keras as a job, as far as numbers go: step times, losses, metrics, and whether XLA
-compiled. The gate judges the metrics, since nothing is known of single examples.
+"""The Keras callback: step times, losses, metrics, and whether XLA compiled.
 
-    model.fit(..., callbacks=[job.KerasCallback()])
-
-Imports keras, version 3, on TensorFlow or JAX; on torch only for arms without a compiler.
+Needs keras 3 on TensorFlow or JAX; on torch only for arms without a compiler.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Dict, Optional
+from typing import Any
 
 import keras
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Course
+from compilegate.job.script.steps import TrainingLoop
 
-_XLA = ("xla", "training-compiler")
-"""Compilers whose arms Keras compiles by `jit_compile`."""
+_XLA = ("xla", "training-compiler")  # compilers whose arms Keras compiles by `jit_compile`
 _PRECISIONS = {"mixed_bfloat16": "bf16", "mixed_float16": "fp16", "bfloat16": "bf16"}
 
 
 class KerasCallback(keras.callbacks.Callback):
     """Compiles as the arm says, times the steps, takes the metrics of the last validation, and
-    saves the model.
+    saves the model: ``model.fit(..., callbacks=[job.KerasCallback()])``.
 
-    An arm whose compiler is "xla" gets `jit_compile`, the eager one none. Without validation data
-    in `fit`, say ``model.evaluate(..., callbacks=[callback])`` after it. The metrics have Keras's
-    names, as `val_accuracy`.
+    An arm with the compiler "xla" sets `jit_compile`. Without validation data in `fit`, call
+    ``model.evaluate(..., callbacks=[callback])`` after it. Metrics keep Keras's names
+    (`val_accuracy`); the gate judges these, since single examples are not known.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._job: Job = current(precision=_precision())
-        self._loop: Optional[Course] = None  # while it trains
+        self._loop: TrainingLoop | None = None  # while it trains
         self._fitted = False
         self._first = self._batches = 0
         self._total = 0.0
 
     def set_model(self, model: Any) -> None:
-        """The model is known, and its training function not made yet: it is made as the arm says.
-        Raises InputError for an arm that Keras cannot train here."""
+        """Set `jit_compile` before Keras makes its training function. Raises InputError for an arm
+        that Keras cannot train here."""
         super().set_model(model)
         if self._fitted or self._loop is not None:
             return
@@ -52,7 +48,7 @@ class KerasCallback(keras.callbacks.Callback):
         wanted = compiler != "eager"
         if wanted:
             _require_xla(compiler, model)
-        elif job.told.alone:  # it trains as the script says
+        elif job.config.alone:  # it trains as the script says
             if model.jit_compile:
                 job.note(
                     "Keras compiles this training by XLA (jit_compile); the eager arm of a "
@@ -82,14 +78,12 @@ class KerasCallback(keras.callbacks.Callback):
             self._loop.awaits()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """A step begins, and fetches its batch itself."""
         self._first = batch
         if self._loop is not None:
             self._loop.begins(waited=False)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """It ends, with the batches of one execution. Raises InputError without a loss, and
-        NonFiniteLossError."""
+        """Raises InputError without a loss, and NonFiniteLossError."""
         if self._loop is None:
             return
         self._job.loss(self._loss_of(logs or {}, batch - self._first + 1))
@@ -114,7 +108,7 @@ class KerasCallback(keras.callbacks.Callback):
             self._loop, self._fitted = None, True
             self._save()
 
-    def _loss_of(self, logs: Dict[str, Any], batches: int) -> float:
+    def _loss_of(self, logs: dict[str, Any], batches: int) -> float:
         """The loss of the last batches, of whose epoch Keras gives the mean so far."""
         if "loss" not in logs:
             raise InputError(
@@ -129,7 +123,7 @@ class KerasCallback(keras.callbacks.Callback):
         self._total = shown * self._batches
         return (self._total - before) / batches
 
-    def _record(self, logs: Dict[str, Any]) -> None:
+    def _record(self, logs: dict[str, Any]) -> None:
         found = {name: each for name, each in scalars(logs).items() if name.startswith("val_")}
         if found:
             self._job.metrics(**found)
@@ -140,11 +134,10 @@ class KerasCallback(keras.callbacks.Callback):
 
 
 def _require_xla(compiler: str, model: Any) -> None:
-    """Raises InputError where Keras does not compile this model by XLA."""
     backend, why = keras.config.backend(), None
     if compiler not in _XLA:
         why = (
-            'Keras compiles by XLA; say compiler = "xla" in the arm, or train a loop of your own '
+            'Keras compiles by XLA; set compiler = "xla" in the arm, or train a loop of your own '
             "with job.compile(model)"
         )
     elif backend not in ("tensorflow", "jax"):
@@ -173,10 +166,8 @@ class Compilation:
         return sum(each.experimental_get_tracing_count() for each in functions) if functions else 1
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """TensorFlow marks what XLA must compile, and then compiles it or fails: that is proof. JAX
-        does nothing else."""
         backend = keras.config.backend()
-        proof: Dict[str, Scalar] = {
+        proof: dict[str, Scalar] = {
             "keras": str(keras.version()),
             "backend": backend,
             "jit_compile": bool(self._model.jit_compile),
@@ -195,7 +186,7 @@ class Compilation:
             recompilations=recompilations,
         )
 
-    def obstacle(self) -> Optional[str]:
+    def obstacle(self) -> str | None:
         """Keras's compiled steps hold their own weights."""
         if self._compiler == "eager":
             return None
@@ -205,7 +196,6 @@ class Compilation:
         )
 
     def _traced(self) -> Any:
-        """TensorFlow's functions in the training function."""
         found = [self._model.train_function]
         if inspect.isfunction(found[0]):
             found += inspect.getclosurevars(found[0]).nonlocals.values()

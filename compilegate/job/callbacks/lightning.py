@@ -1,22 +1,17 @@
-"""A training by Lightning as a job.
-
-    trainer = Trainer(..., callbacks=[job.LightningCallback()])
-
-Imports pytorch_lightning, or lightning where that is what the script has imported.
-"""
+"""The Lightning callback, for pytorch_lightning or lightning, whichever the script imported."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.script import Job, current
-from compilegate.job.script.steps import Course, batch_size_of
+from compilegate.job.script.steps import TrainingLoop, batch_size_of
 
 # Two packages with one content, whose classes are not each other's.
 _ONE, _OTHER = "pytorch_lightning", "lightning.pytorch"
@@ -34,12 +29,12 @@ Examples = Callable[[Any, Any], Mapping[str, Any]]
 
 
 class LightningCallback(lightning.Callback):
-    """Compiles what computes, times the steps, judges the last validation, and saves the module.
+    """Compiles the model, times the steps, judges the last validation, and saves the module:
+    ``Trainer(..., callbacks=[job.LightningCallback()])``.
 
-    A validation is judged example by example where `validation_step` returns a dictionary with
-    columns of `compilegate.job.examples` (`labels` and `logits`, say), or `examples` is given; what
-    it logs are metrics beside. The validation after the last step counts, or
-    `trainer.validate(...)` after the training, as of the best checkpoint.
+    Examples are judged where `validation_step` returns columns of `compilegate.job.examples`
+    (`labels` and `logits`, say) or `examples` is given; logged values are metrics. The validation
+    after the last step counts, or a later `trainer.validate(...)`, as of the best checkpoint.
     """
 
     _job: Job
@@ -47,28 +42,26 @@ class LightningCallback(lightning.Callback):
     def __init__(
         self,
         *,
-        compile: Optional[Callable[[Any], Union[Any, Sequence[Any]]]] = None,
-        examples: Optional[Examples] = None,
-        save: Optional[Callable[[Any], Any]] = None,
+        compile: Callable[[Any], Any | Sequence[Any]] | None = None,
+        examples: Examples | None = None,
+        save: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`compile(module)` returns the submodules that are compiled; without it, the only one that
-        has parameters is, or the module's own `forward`. `examples(module, batch)` returns the
-        columns of a validation batch; ids are places, unless it names them. `save(module)` returns
-        what is saved, instead of the whole module: see `compilegate.job.save`."""
+        """`compile(module)` returns the submodules to compile; by default the only one with
+        parameters, or the module's own `forward`. `examples(module, batch)` returns a validation
+        batch's columns; ids default to positions. `save(module)` returns what is saved instead of
+        the module."""
         super().__init__()
         self._choose = compile
         self._examples = examples
         self._save = save
-        self._loop: Optional[Course] = None  # while it trains
+        self._loop: TrainingLoop | None = None  # while it trains
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The job starts, where a script was started by hand."""
         self._job = current(precision=_precision(trainer), seed=_seed())
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """The module is on its device, and compiled."""
         job = self._job
         _require_agreement(job, trainer, pl_module)
         chosen = _targets(pl_module) if self._choose is None else self._choose(pl_module)
@@ -85,7 +78,6 @@ class LightningCallback(lightning.Callback):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A step begins, or goes on with one more batch."""
         loop = self._loop
         if loop is None or self._begun:
             return
@@ -101,7 +93,6 @@ class LightningCallback(lightning.Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The step ends if the weights are new."""
         loop = self._loop
         if loop is None or not self._begun or trainer.global_step == self._global_step:
             return
@@ -112,7 +103,7 @@ class LightningCallback(lightning.Callback):
                 self._job.require_compiled_calls()
         except InputError as error:
             raise InputError(
-                f"{error}. training_step calls other modules: say which are compiled, "
+                f"{error}. training_step calls other modules: choose which are compiled, "
                 "job.LightningCallback(compile=lambda module: [module.encoder, module.decoder])"
             ) from error
 
@@ -120,7 +111,6 @@ class LightningCallback(lightning.Callback):
         self._disturbed = True  # it is about to be written
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """An earlier validation's results no longer count."""
         if not trainer.sanity_checking:
             self._job.forget_results()
 
@@ -136,7 +126,7 @@ class LightningCallback(lightning.Callback):
         job = self._job
         if trainer.sanity_checking:
             return
-        found: Dict[str, Any] = {}
+        found: dict[str, Any] = {}
         if self._examples is not None:
             with preserved_generators():  # in every process: a sharded module takes all
                 found = dict(self._examples(pl_module, batch))
@@ -183,10 +173,10 @@ class LightningCallback(lightning.Callback):
                 "the Trainer ended without a step; give it more training data than one batch, or "
                 "max_steps"
             )
-        if not job.is_judged:
+        if not job.has_current_results:
             job.forget_results()
             job.note(
-                "The Trainer did not validate after its last step: say trainer.validate(module) "
+                "The Trainer did not validate after its last step: call trainer.validate(module) "
                 "after trainer.fit(...), or let the training end with a validation."
             )
         self._save_module(pl_module)
@@ -207,12 +197,11 @@ def _targets(module: Any) -> Any:
     names = ", ".join(name for name, each in module.named_children() if each in children)
     raise InputError(
         f"{type(module).__name__} has no forward and several submodules with parameters ({names}); "
-        "say which are compiled: job.LightningCallback(compile=lambda module: [module.NAME, ...])"
+        "choose what is compiled: job.LightningCallback(compile=lambda module: [module.NAME, ...])"
     )
 
 
 def _has_forward(module: Any) -> bool:
-    """Whether its class defines how to call it."""
     forward = type(module).forward
     unimplemented = getattr(forward, "__name__", "") == "_forward_unimplemented"
     return not unimplemented and forward is not lightning.LightningModule.forward
@@ -223,7 +212,7 @@ def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
     if getattr(module, "_compiler_ctx", None) is not None:
         raise InputError(
             "the module was given to torch.compile, so that every arm would be compiled; give "
-            "the Trainer the module itself: job.LightningCallback() compiles it as the arm says"
+            "the Trainer the module itself: job.LightningCallback() compiles it as the arm declares"
         )
     if trainer.world_size != job.world.size:
         raise InputError(
@@ -237,12 +226,10 @@ def _require_agreement(job: Job, trainer: Any, module: Any) -> None:
     require_agreement(job, "seed", _seed(), "seed_everything's", remedy)
 
 
-def _seed() -> Optional[int]:
-    """What the script gave `seed_everything`."""
+def _seed() -> int | None:
     seed = os.environ.get("PL_GLOBAL_SEED")
     return None if seed is None else int(seed)
 
 
 def _precision(trainer: Any) -> str:
-    """The precision of `bf16-mixed`, `16-true`, `32-true` and the like."""
     return {"bf16": "bf16", "16": "fp16"}.get(str(trainer.precision).split("-")[0], "fp32")

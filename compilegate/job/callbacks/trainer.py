@@ -1,28 +1,23 @@
-"""A training by Hugging Face's Trainer as a job.
-
-    trainer = Trainer(..., callbacks=[job.TrainerCallback()])
-
-Imports transformers and torch.
-"""
+"""The callback for Hugging Face's Trainer."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.common import require_agreement, scalars
+from compilegate.job.callbacks import require_agreement, scalars
 from compilegate.job.errors import InputError
-from compilegate.job.machine.distribution import is_sharded
 from compilegate.job.machine.numerics import preserved_generators
+from compilegate.job.machine.world import is_sharded
 from compilegate.job.script import Job, current
 from compilegate.job.script.compiled import copied_as_defined
 from compilegate.job.script.results import save_transformer, whole_state
-from compilegate.job.script.steps import Course
+from compilegate.job.script.steps import TrainingLoop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
 
@@ -33,28 +28,27 @@ _COUNTED = ("inductor", "torch-compile")
 
 
 class TrainerCallback(transformers.TrainerCallback):
-    """Compiles the model as the arm says, times the steps, and at the end judges and saves it.
+    """Compiles the model, times the steps, then judges and saves the model: ``Trainer(...,
+    callbacks=[job.TrainerCallback()])``.
 
-    What is judged are the Trainer's evaluation data, at the end of the training (after
-    `load_best_model_at_end`), or at the first `trainer.evaluate()` after it, where there was no
-    evaluation before.
+    The Trainer's evaluation data are judged at the end of training (after
+    `load_best_model_at_end`), or at the first `trainer.evaluate()` after it.
     """
 
     def __init__(
         self,
         *,
         eval_dataset: Any = None,
-        ids: Union[str, Sequence[Any], None] = None,
-        slices: Optional[Mapping[str, Sequence[Any]]] = None,
-        examples: Optional[Examples] = None,
+        ids: str | Sequence[Any] | None = None,
+        slices: Mapping[str, Sequence[Any]] | None = None,
+        examples: Examples | None = None,
         ragged: str = "drop",
     ) -> None:
-        """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column of it, or a
-        sequence; without them, their places do. `slices` are categories, by name, in the same
-        order. `examples(model, batch)` returns the columns of `compilegate.job.examples` but the
-        ids, where they do not follow from the model's outputs. `ragged`: whether a smaller last
-        batch of an epoch is left out of the training ("drop"), or kept ("keep").
-        """
+        """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column or a sequence;
+        by default their positions. `slices` are categories by name, in the same order.
+        `examples(model, batch)` returns the columns of `compilegate.job.examples` but the ids,
+        where the model's outputs do not give them. `ragged`: "drop" or "keep" an epoch's smaller
+        last batch."""
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.TrainerCallback(ragged={ragged!r}), expected 'drop' or 'keep'")
         self._eval_dataset = eval_dataset
@@ -62,23 +56,22 @@ class TrainerCallback(transformers.TrainerCallback):
         self._slices = slices or {}
         self._examples = examples
         self._ragged = ragged
-        self._started: Optional[Job] = None
-        self._loop: Optional[Course] = None  # while it trains
+        self._started: Job | None = None
+        self._loop: TrainingLoop | None = None  # while it trains
         self._dropping = False
         self._trained = False
-        self._prefixes: Set[str] = set()
+        self._prefixes: set[str] = set()
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer was made: the job starts, and the training data get their last batch."""
         job = self._job(args)
-        eager_by_hand = job.told.alone and job.compiler == "eager"
+        eager_by_hand = job.config.alone and job.compiler == "eager"
         if self._ragged == "drop" and not args.dataloader_drop_last and not eager_by_hand:
             # For the training data alone: those of evaluations are made when this is False again.
             args.dataloader_drop_last = self._dropping = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The model is compiled. Raises InputError where the Trainer trains in another way than the
-        arm declares."""
+        """Compile the model. Raises InputError where the Trainer and the arm disagree."""
         job, model = self._job(args), given["model"]
         if self._dropping:
             args.dataloader_drop_last = False
@@ -109,7 +102,7 @@ class TrainerCallback(transformers.TrainerCallback):
         compiled = loop.ends()
         if step == 0:
             job.require_compiled_calls()
-        elif compiled and job.compiler in _COUNTED and not loop.sees_shapes:
+        elif compiled and job.compiler in _COUNTED and loop.declared_shapes == 1:
             job.note(
                 "The compiler compiled again after the Trainer's first step, as for another shape: "
                 "pad to one length (padding='max_length' and max_length in the tokenizer's call, "
@@ -118,7 +111,6 @@ class TrainerCallback(transformers.TrainerCallback):
             )
 
     def _await(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The next batch is waited for; what was done since the last step is part of none."""
         if self._loop is not None:
             self._loop.awaits()
 
@@ -127,20 +119,17 @@ class TrainerCallback(transformers.TrainerCallback):
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
     ) -> None:
-        """An evaluation is part of no step; after the training, the model is judged."""
         if self._loop is not None:
             self._loop.awaits()
             self._require_one_data_set(metrics)
         elif self._trained:
             job, found = self._job(args), scalars(metrics)
-            if not job.is_judged:
+            if not job.has_current_results:
                 self._judge(job, args, **given)
             names = [each for each in found if each != "epoch" and not each.endswith(_FIGURES)]
             job.metrics(**{name: found[name] for name in names})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The weights are the last or the best: the model is judged, where its data are known, and
-        saved."""
         job, loop = self._job(args), self._loop
         if loop is None:
             return
@@ -174,7 +163,7 @@ class TrainerCallback(transformers.TrainerCallback):
             job.note(
                 f"The last batch of an epoch has {left} of {together} examples: it was left out, "
                 "in every arm, since it would be a graph of its own; set "
-                "dataloader_drop_last=True, or say job.TrainerCallback(ragged='keep')."
+                "dataloader_drop_last=True, or use job.TrainerCallback(ragged='keep')."
             )
 
     def _require_one_data_set(self, metrics: Any) -> None:
@@ -183,12 +172,12 @@ class TrainerCallback(transformers.TrainerCallback):
         if len(self._prefixes) > 1 and self._eval_dataset is None:
             raise InputError(
                 f"the Trainer evaluates on several data sets ({', '.join(sorted(self._prefixes))}) "
-                "and the gate judges on one; say which: job.TrainerCallback(eval_dataset=...)"
+                "and the gate judges on one; choose it: job.TrainerCallback(eval_dataset=...)"
             )
 
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
-        """Record what the model makes of each example, and save it. The script's generators are as
-        they were. A sharded model takes all processes."""
+        """Evaluate each example and save the model. The script's generators stay as they were. A
+        sharded model takes all processes."""
         if job.world.first or is_sharded(given["model"]):
             model = _where_all_arms_evaluate(job, given["model"])
             was_training = model.training
@@ -236,7 +225,7 @@ class TrainerCallback(transformers.TrainerCallback):
             dataset, collate = own.dataset, own.collate_fn
         if isinstance(dataset, IterableDataset) and args.world_size > 1:
             raise InputError(
-                "the evaluation data have no length, and each process sees a share of them; say "
+                "the evaluation data have no length, and each process sees a share of them; use "
                 "job.TrainerCallback(eval_dataset=...) with a data set that has a length"
             )
         return DataLoader(
@@ -246,7 +235,7 @@ class TrainerCallback(transformers.TrainerCallback):
             generator=torch.Generator(),
         )
 
-    def _id_column(self, dataset: Any) -> Optional[Sequence[Any]]:
+    def _id_column(self, dataset: Any) -> Sequence[Any] | None:
         ids = self._ids
         if not isinstance(ids, str):
             return ids
@@ -268,7 +257,7 @@ def _require_agreement(job: Job, args: Any, model: Any) -> None:
     if args.torch_compile:
         raise InputError(
             "the Trainer's torch_compile is on, so that every arm would be compiled; leave it out: "
-            "job.TrainerCallback() compiles the model as the arm says"
+            "job.TrainerCallback() compiles the model as the arm declares"
         )
     if args.auto_find_batch_size:
         raise InputError(
@@ -305,15 +294,15 @@ def _precision(args: Any, model: Any) -> str:
 
 
 def _plain(loader: Any) -> Any:
-    """The loader itself, without the one of PyTorch/XLA around it that feeds the device."""
+    """The loader without PyTorch/XLA's around it."""
     while loader is not None and not hasattr(loader, "dataset") and hasattr(loader, "_loader"):
         loader = loader._loader
     return loader
 
 
 def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
-    """The model; or a copy in the host's memory, as its class defines it, where a compiler of the
-    workload keeps the accelerator to itself."""
+    """The model; or a copy on the host, where a compiler of the workload keeps the accelerator to
+    itself."""
     place = job.evaluation_device
     if next(model.parameters()).device.type == place.type:
         return model
@@ -322,7 +311,6 @@ def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
 
 
 def _writing(given: Mapping[str, Any]) -> Any:
-    """What `job.save` takes: the model, and beside it what makes its inputs."""
     model = given["model"]
     tools = given.get("processing_class") or given.get("tokenizer")
     if not hasattr(model, "save_pretrained") or not hasattr(tools, "save_pretrained"):
@@ -336,16 +324,13 @@ def _writing(given: Mapping[str, Any]) -> Any:
     return write
 
 
-_IGNORED = -100
-"""The label of a position that has none."""
-_SAME_LOSS = 1e-4
-"""Relative difference of a loss that was computed twice in float32."""
+_IGNORED = -100  # the label of a position that has none
+_SAME_LOSS = 1e-4  # relative difference of a loss that was computed twice in float32
 
 
-def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, Any]:
-    """Columns of `compilegate.job.examples`. Classes: `labels` and `logits`. Numbers: `targets` and
-    `predictions`. All else, as language models, tags and several labels at once: `losses`, the
-    model's own for each example. Raises InputError where the model returns no loss then."""
+def _outcome(model: Any, batch: dict[str, Any], labels_name: str) -> dict[str, Any]:
+    """Columns of `compilegate.job.examples`: `labels` and `logits`, `targets` and `predictions`, or
+    else `losses`, the model's own for each example. Raises InputError without a loss."""
     outputs = model(**batch)
     labels = batch.get(labels_name)
     logits = outputs.get("logits") if isinstance(outputs, dict) else None
@@ -362,12 +347,10 @@ def _outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, A
     return {"losses": _losses_one_by_one(model, batch)}
 
 
-def _sequence_losses(
-    own: Any, logits: torch.Tensor, labels: torch.Tensor
-) -> Optional[torch.Tensor]:
-    """Mean loss of each sequence's positions. Whether position t predicts label t or t + 1 is what
-    agrees with the model's own loss of the batch; None where neither does, or both do."""
-    found: List[torch.Tensor] = []
+def _sequence_losses(own: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
+    """Mean loss of each sequence. Whether position t predicts label t or t + 1 is what agrees with
+    the model's loss of the batch; None where neither or both do."""
+    found: list[torch.Tensor] = []
     for shift in (0, 1) if own is not None else ():
         wanted = labels[:, shift:]
         shown = logits[:, : logits.shape[1] - shift].float().transpose(1, 2)
@@ -379,7 +362,7 @@ def _sequence_losses(
     return found[0] if len(found) == 1 else None
 
 
-def _losses_one_by_one(model: Any, batch: Dict[str, Any]) -> List[float]:
+def _losses_one_by_one(model: Any, batch: dict[str, Any]) -> list[float]:
     size = next(len(each) for each in batch.values() if isinstance(each, torch.Tensor))
     losses = []
     for row in range(size):
@@ -394,7 +377,7 @@ def _losses_one_by_one(model: Any, batch: Dict[str, Any]) -> List[float]:
         if loss is None:
             raise InputError(
                 f"{type(model).__name__} returns neither classes nor numbers nor a loss for a "
-                f"batch of {', '.join(batch)}; say what it makes of a batch: "
+                f"batch of {', '.join(batch)}; define it: "
                 "job.TrainerCallback(examples=function), where function(model, batch) returns "
                 "labels and logits, targets and predictions, or losses, by name"
             )

@@ -1,8 +1,5 @@
-"""The compilers that an arm can name, all behind one small interface.
-
-`declaration` says what each is and takes, without torch; `compiler` has the interface, and the
-other modules one compiler each.
-"""
+"""The compilers that an arm can name: `declaration` says what each is and takes, `compiler` is
+their interface, the other modules hold one compiler each."""
 
 from __future__ import annotations
 
@@ -22,10 +19,8 @@ from compilegate.job.errors import CompilerError, first_line
 
 
 def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Compiler:
-    """The compiler with that name and these options; missing options have their defaults.
-
-    Raises InputError for an option that it lacks, and CompilerError if it cannot run.
-    """
+    """The compiler with these options, or their defaults. Raises InputError for an option that it
+    lacks, and CompilerError if it cannot run."""
     declaration = declarations()[name]
     settings = declaration.settings(given)
     module_name, _, kind = declaration.implementation.partition(".")

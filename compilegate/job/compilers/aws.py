@@ -1,26 +1,22 @@
 """AWS's compilers on PyTorch/XLA, SageMaker Training Compiler and Neuron, and the proof that they
-are switched on.
+are on.
 
-The torch_xla of Training Compiler's images switches it on when it is imported: it reads the
-request's switches out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets
-SM_TRAINING_COMPILER_CONFIGURED and logs that. In another image, or where the toolkit did not start
-the program, it does neither, and training goes on without. So it is checked here, before anything
-is trained.
+The torch_xla of Training Compiler's images reads its switch from SM_FRAMEWORK_PARAMS when it is
+imported, sets SM_TRAINING_COMPILER_CONFIGURED and logs that. In other images, or where SageMaker's
+toolkit did not start the program, it does neither and training goes on without: so it is checked
+before training.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
 import os
-import sys
-from typing import Dict, Iterator, List, Mapping, TextIO
+from typing import Mapping
 
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.declaration import CONFIGURED, Settings
-from compilegate.job.compilers.xla import Xla, numbered
+from compilegate.job.compilers.xla import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
@@ -33,13 +29,6 @@ from compilegate.job.names import (
 )
 
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
-LINES = (
-    "Found configuration for Training Compiler",
-    "Configuring SM Training Compiler",
-    "Training Compiler set to debug mode",
-)
-"""What the log shows, by AWS, when the compiler is on; the third in debug mode only."""
-_LONGEST_LINE = 200
 
 
 class TrainingCompiler(Xla):
@@ -54,23 +43,20 @@ class TrainingCompiler(Xla):
                 "torch_xla; run the arm in the image 'training-compiler' on SageMaker"
             )
         # A launcher, or a library that the script imported first (Trainer's does), has imported
-        # torch_xla: that switched the compiler on, and the log lines have been printed.
+        # torch_xla: that switched the compiler on.
         self._imported_before = CONFIGURED in os.environ
-        with overhear(sys.stdout) as self._lines:
-            super().__init__(settings)
+        super().__init__(settings)
         require_configured(os.environ)
 
-    def _own_proof(self) -> Dict[str, Scalar]:
+    def _own_proof(self) -> dict[str, Scalar]:
         return {
             CONFIGURED: os.environ[CONFIGURED],
             "configured_by": "an earlier import" if self._imported_before else "this job's import",
             "debug_mode": debug_mode(os.environ),
-            **numbered("log line", self._lines),
         }
 
 
 def require_configured(environment: Mapping[str, str]) -> None:
-    """Raises CompilerError when torch_xla was imported and the compiler is off."""
     if environment.get(CONFIGURED) == "1":
         return
     if TRAINING_COMPILER_HYPERPARAMETER in environment.get(PARAMETERS, ""):
@@ -87,38 +73,11 @@ def require_configured(environment: Mapping[str, str]) -> None:
 
 
 def debug_mode(environment: Mapping[str, str]) -> bool:
-    """Whether the request switches the compiler's debug mode on."""
     try:
         parameters = json.loads(environment.get(PARAMETERS) or "{}")
     except ValueError:
         return False
     return str(parameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)).lower() == "true"
-
-
-@contextlib.contextmanager
-def overhear(stream: TextIO) -> Iterator[List[str]]:
-    """Keep the compiler's lines of what is written to standard output meanwhile. A logger that is
-    made meanwhile keeps the listener, which passes everything on."""
-    listener = _Listener(stream)
-    with contextlib.redirect_stdout(listener):
-        yield listener.heard
-
-
-class _Listener(io.TextIOBase):
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.heard: List[str] = []
-
-    def write(self, text: str) -> int:
-        self.heard += (
-            line.strip()[:_LONGEST_LINE]
-            for line in text.splitlines()
-            if any(known in line for known in LINES)
-        )
-        return self._stream.write(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
 
 
 class Neuron(Xla):
@@ -144,7 +103,7 @@ class Neuron(Xla):
                 "NeuronCore; take an ml.trn1 instance"
             )
 
-    def _own_proof(self) -> Dict[str, Scalar]:
+    def _own_proof(self) -> dict[str, Scalar]:
         return {
             "torch_neuronx": version_of("torch_neuronx") or "unknown",
             "neuronx_cc": version_of("neuronx-cc") or "unknown",

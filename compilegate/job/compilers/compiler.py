@@ -1,24 +1,12 @@
-"""What a training loop needs of a compiler; training without one; and graphs seen as they run.
-
-Declarations are read without torch and without NumPy: what needs them is imported when it runs.
-"""
+"""The interface of a compiler, eager training, and a way to watch captured graphs as they run.
+Needs neither torch nor NumPy until something runs."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ContextManager,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Iterator, Tuple
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +20,13 @@ Forward = Callable[..., Any]
 
 
 class Compiler:
-    """A compiler whose steps run on torch's own devices, operation by operation, until a subclass
+    """A compiler whose steps run on torch's own devices, operation by operation, unless a subclass
     says otherwise."""
 
     name = ""  # as declared
     compiles_whole_steps = False  # a graph includes the update: gradients alone are another
 
     def __init__(self, settings: Settings = MappingProxyType({})) -> None:
-        """Raises CompilerError where the compiler is not available."""
         self._settings = settings
 
     # Known after `compile`.
@@ -52,28 +39,28 @@ class Compiler:
     @property
     def overwrites_gradients(self) -> bool:
         """Whether a step's gradients lie where the next call's will, as those of CUDA graphs do:
-        gradients that are added up or kept there are silently wrong."""
+        accumulated or kept there, they are silently wrong."""
         return False
 
     @property
-    def left_to_eager(self) -> Optional[str]:
+    def left_to_eager(self) -> str | None:
         """Which compiled functions run in eager mode, and why; None where none does."""
         return None
 
     def world(self, launched: World) -> World:
-        """The processes that train together, given those that a launcher started. Raises
-        CompilerError when the compiler's own processes are others."""
+        """The processes that train together. Raises CompilerError when they are not those that were
+        launched."""
         return launched
 
     def device(self, host: torch.device) -> torch.device:
         """The device on which the steps of a model from `host` compute."""
         return host
 
-    def hardware(self) -> Optional[str]:
+    def hardware(self) -> str | None:
         """What that device is in XLA's words; None where it is torch's own."""
         return None
 
-    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+    def peak_memory(self, device: torch.device) -> tuple[int | None, str | None]:
         """The most bytes that the training held, and whose (one of MEMORY_OF); None: not known."""
         from compilegate.job.machine.memory import peak_memory  # noqa: PLC0415
 
@@ -93,11 +80,11 @@ class Compiler:
         return batches
 
     def take_step(
-        self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
-    ) -> Tuple[Any, Any]:
-        """Take the step of that number (from 0): `take` calls `backward` and returns the loss, then
-        `update` changes the weights. Returns what `take` did, and the mean of all processes' losses
-        where this averaged them."""
+        self, step: int, take: Callable[[], Any], update: Callable[[], Any] | None
+    ) -> tuple[Any, Any]:
+        """Take step `step` (from 0): `take` calls `backward` and returns the loss, `update` changes
+        the weights. Returns what `take` did, and the mean loss of all processes where this averaged
+        it."""
         result = take()
         if update is not None:
             update()
@@ -106,10 +93,12 @@ class Compiler:
     def end_step(self) -> None:
         """Execute what a step has traced, if it traces."""
 
-    def cache_folder(self) -> Optional[CacheFolder]:
-        """An empty folder in which this compiler will keep what it compiles, to be filled first;
-        None when no other process could use that. Called before `compile`, and only where a compile
-        cache is declared."""
+    def execute(self) -> None:
+        """Execute what was traced so far, if it traces."""
+
+    def cache_folder(self) -> CacheFolder | None:
+        """An empty folder in which the compiler will keep its output, to be filled before
+        `compile`; None when no other process could use that."""
         return None
 
     def cache_lookups(self) -> Lookups:
@@ -117,15 +106,12 @@ class Compiler:
         raise NotImplementedError
 
     def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
-        """What to call instead of `function` in a training step, on the model's own weights.
-
-        `function` is a module's forward pass, or anything else that computes with it. `model` holds
-        the parameters and stays as it was. A job may compile several functions. Raises
-        CompilerError when the compiler is not available here.
-        """
+        """What to call instead of `function` in a training step, on the weights of `model`, which
+        stays as it was. `function` is a forward pass or anything that computes with it. Raises
+        CompilerError when the compiler is not available here."""
         return function
 
-    def aside(self) -> ContextManager[None]:
+    def uncounted(self) -> ContextManager[None]:
         """What is called within, as by a probe, is not counted as the training's."""
         return contextlib.nullcontext()
 
@@ -144,7 +130,6 @@ class Eager(Compiler):
     name = "eager"
 
     def graphs(self) -> int:
-        """Zero, unless something else in this process compiled."""
         # Looked up, never imported: beside some old releases torch._dynamo fails to import, and
         # nobody can have compiled with it while it is not loaded.
         dynamo = sys.modules.get("torch._dynamo.utils")
@@ -172,10 +157,10 @@ class Eager(Compiler):
 
 
 Watch = Callable[[Any, Forward, Tuple[Any, ...]], Any]
-"""From a graph as torch.compile captured it, what was compiled of it, and the arguments of a call
-to what the call is to return."""
+"""Takes a graph as torch.compile captured it, its compiled form and a call's arguments; returns the
+call's result."""
 
-_watches: List[Watch] = []
+_watches: list[Watch] = []
 
 
 def watched(graph: Any, run: Forward) -> Forward:
@@ -189,8 +174,7 @@ def watched(graph: Any, run: Forward) -> Forward:
 
 @contextlib.contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Have calls of graphs go to `watch` instead of to what was compiled: the parity probe looks
-    for the part of a graph that is compiled wrongly."""
+    """Send calls of graphs to `watch` instead of to their compiled form."""
     _watches.append(watch)
     try:
         yield

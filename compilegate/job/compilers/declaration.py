@@ -1,8 +1,7 @@
-"""Every compiler's declaration: its name, image, options and proof. Needs no torch.
+"""Every compiler's declaration: name, image, options and proof. Needs no torch.
 
-A new compiler is a `Declaration` here, its class, and dated facts in `facts/NAME.toml` for
-`compilegate.catalog`. Facts are not staged with a job, so a changed one trains nothing again. A new
-option needs a line here: workloads can set it, jobs get it, and the evidence records it.
+A new compiler is a `Declaration` here, its class, and dated facts in `facts/NAME.toml`, which are
+not staged with a job, so that changed facts train nothing again.
 """
 
 from __future__ import annotations
@@ -12,29 +11,25 @@ import math
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Iterator, Mapping, Union
 
 from compilegate.job.errors import InputError
 from compilegate.job.machine.accelerators import CUDA, NEURON
 
 Setting = Union[bool, int, str]
-Settings = Mapping[str, Any]
-"""A compiler's settings: a value for each of its options, by name."""
+Settings = Mapping[str, Any]  # a compiler's settings: a value for each of its options, by name
 
-LONGEST_TEXT = 1000
-"""Characters of an option's text; SageMaker allows 2,500 in a hyperparameter."""
+LONGEST_TEXT = 1000  # characters of an option's text; SageMaker allows 2,500 in a hyperparameter
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option that an arm may set."""
-
     name: str  # as a hyperparameter and in the evidence
     key: str  # in a workload, under `[arms.NAME]`
-    default: Optional[Setting]
+    default: Setting | None
     """Its type is the option's. None: a truth that the compiler decides unless the arm does."""
     description: str
-    choices: Tuple[str, ...] = ()  # the allowed texts
+    choices: tuple[str, ...] = ()  # the allowed texts
     pattern: str = ""  # those as a regular expression, where there are too many to list
     table: bool = False  # of plain values, by key; it travels as JSON, see `table_text`
     at_least: int = 0  # bounds of a whole number
@@ -77,7 +72,7 @@ def table_text(table: Mapping[str, Any]) -> str:
     return json.dumps(table, sort_keys=True, separators=(",", ":"))
 
 
-def _read_table(text: str) -> Dict[str, Any]:
+def _read_table(text: str) -> dict[str, Any]:
     table = json.loads(text)
     if isinstance(table, str):  # nobody decoded it on the way, see `hyperparameter_of`
         table = json.loads(table)
@@ -87,9 +82,8 @@ def _read_table(text: str) -> Dict[str, Any]:
 
 
 def hyperparameter_of(value: Setting) -> str:
-    """A setting as the text of a hyperparameter, which `Option.parsed` reads. SageMaker's toolkit
-    decodes JSON, and would write a table as `key=value,key=value`; so it gets a table as a JSON
-    string, which it decodes to the table's own text."""
+    """A setting as a hyperparameter's text, for `Option.parsed`. SageMaker's toolkit decodes JSON
+    and writes a table as `key=value,key=value`, so a table travels as a JSON string."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
@@ -98,35 +92,31 @@ def hyperparameter_of(value: Setting) -> str:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: which of them an
-    arm takes."""
+    """The table `[arms.NAME.COMPILER]`: which of AWS's images an arm takes."""
 
     description: str
-    frameworks: Tuple[str, ...]  # what a script may be written in; the first is the default
+    frameworks: tuple[str, ...]  # what a script may be written in; the first is the default
     version: str  # the framework's, by default
     transformers: bool = False  # whether there are images with Hugging Face's Transformers
-    options: Tuple[Option, ...] = ()  # what else it has: settings of jobs, not of the compiler
+    options: tuple[Option, ...] = ()  # what else it has: settings of jobs, not of the compiler
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """One compiler."""
-
     name: str  # in workloads and in the evidence
     implementation: str  # its class, as `module.Class` of this package
     image: str  # the folder in `containers/` that an arm's jobs run in by default
-    proof: Tuple[str, ...]  # what its record in the evidence shows at least, by name
-    needs: Tuple[str, ...] = ()  # of a machine, by the names of `compilegate.job.doctor.needs`
-    options: Tuple[Option, ...] = ()
-    stack: Optional[StackTable] = None
+    proof: tuple[str, ...]  # what its record in the evidence shows at least, by name
+    needs: tuple[str, ...] = ()  # of a machine, by the names of `compilegate.job.doctor.needs`
+    options: tuple[Option, ...] = ()
+    stack: StackTable | None = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
-    any_shape: Union[bool, Option] = False
-    """Whether what it runs serves steps of any shape; otherwise each shape is compiled by itself.
-    An option: it does unless that is false."""
-    computes_on: Tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
+    any_shape: bool | Option = False
+    """Whether one graph serves steps of any shape. An option: unless that is false."""
+    computes_on: tuple[str, ...] = (CUDA,)  # kinds of accelerator; without one, the host
     keeps_accelerator: bool = False  # whether torch itself can compute nothing there meanwhile
 
-    def settings(self, given: Settings) -> Dict[str, Any]:
+    def settings(self, given: Settings) -> dict[str, Any]:
         """A value for each option: the given one, or the default. Raises InputError."""
         defaults = {each.name: each.default for each in self.options}
         for name in given:
@@ -141,18 +131,16 @@ class Declaration:
             raise InputError(problem)
         return settings
 
-    def problem(self, settings: Settings) -> Optional[str]:
+    def problem(self, settings: Settings) -> str | None:
         """Why these settings do not go together, with a remedy; None if they do."""
         return next(_problems(settings), None) if BACKEND in self.options else None
 
     def keeps_output(self, given: Settings) -> bool:
-        """Whether another job can use what is compiled with these settings; missing ones have their
-        defaults."""
+        """Whether another job can use what is compiled with these settings."""
         named = given.get(BACKEND.name, INDUCTOR)
-        return COMPILE_MODE in self.options and known(named).keeps_output
+        return COMPILE_MODE in self.options and find_backend(named).keeps_output
 
     def serves_any_shape(self, given: Settings) -> bool:
-        """Whether it does with these settings; missing ones have their defaults."""
         if isinstance(self.any_shape, Option):
             return given.get(self.any_shape.name, self.any_shape.default) is not False
         return self.any_shape
@@ -167,19 +155,18 @@ class Backend:
     """What is known of one backend of torch.compile before anything runs."""
 
     name: str
-    install: Optional[str] = "torch itself"  # what brings it; None of one that is not listed
-    module: Optional[str] = None  # what to import before torch knows it
-    draws_as_eager: Optional[bool] = None  # its dropout; None: it has to be tried
+    install: str | None = "torch itself"  # what brings it; None of one that is not listed
+    module: str | None = None  # what to import before torch knows it
+    draws_as_eager: bool | None = None  # its dropout; None: it has to be tried
     keeps_output: bool = False  # whether another job can use that, by Inductor's cache
     takes_mode: bool = False
     takes_options: bool = True
     takes_dynamic: bool = True
-    only_on: Optional[str] = None  # the type of device that the model has to be on
-    strict_variables: Tuple[Tuple[str, str], ...] = ()
-    strict_options: Tuple[Tuple[str, bool], ...] = ()
-    """Variables of the environment, and options of its own, that keep it from falling back to eager
-    mode in silence."""
-    needs: Tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
+    only_on: str | None = None  # the type of device that the model has to be on
+    strict_variables: tuple[tuple[str, str], ...] = ()
+    strict_options: tuple[tuple[str, bool], ...] = ()
+    """Environment variables and options that keep it from falling back to eager mode in silence."""
+    needs: tuple[str, ...] = ()  # of a machine beyond torch.compile, by `doctor.needs`
     compiles: bool = True  # an arm may name it only then
 
 
@@ -228,15 +215,13 @@ _BACKENDS = (
 )
 
 
-def known(name: str) -> Backend:
-    """What is known of a backend. One that is not listed works too, by its name or as
-    `package.module.function`: it may take every option and build on Inductor."""
+def find_backend(name: str) -> Backend:
+    """What is known of a backend. An unlisted one may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 
 
-def usable() -> Tuple[Backend, ...]:
-    """Those that are listed and that an arm may name."""
+def usable_backends() -> tuple[Backend, ...]:
     return tuple(each for each in _BACKENDS if each.compiles)
 
 
@@ -316,14 +301,13 @@ EXTRACTION_STEPS = Option(
 
 
 def _problems(settings: Settings) -> Iterator[str]:
-    """What is wrong with settings of `torch-compile`."""
     name, mode = settings[BACKEND.name], settings[COMPILE_MODE.name]
     if not settings[FALLBACK_RANDOM.name] and name != INDUCTOR:
         yield (
             f"fallback_random is false with backend {name!r}, allowed: only with 'inductor', which "
             "alone has that setting"
         )
-    backend = known(name)
+    backend = find_backend(name)
     if not backend.compiles:
         yield (
             f"backend is {name!r}, which runs the captured graph as it is and compiles nothing; "
@@ -428,10 +412,9 @@ _DECLARED = MappingProxyType({each.name: each for each in _ALL})
 
 
 def declarations() -> Mapping[str, Declaration]:
-    """Every compiler by its name, in the order of the names."""
     return _DECLARED
 
 
-def compiler_options() -> Dict[str, Option]:
+def compiler_options() -> dict[str, Option]:
     """The options of all compilers by name; one that several have is the same in all."""
     return {option.name: option for each in _DECLARED.values() for option in each.options}

@@ -1,14 +1,13 @@
-"""Why a compiler failed, in the words of a known cause, and what to do about it. Needs no torch.
+"""Why a compiler failed, by known causes, and what to do. Needs no torch.
 
-Sources: AWS's troubleshooting of Training Compiler (training-compiler-troubleshooting.html of the
-SageMaker developer guide), torch.compile's troubleshooting, and the messages of torch 2.13's
-`_inductor/exc.py` and `_dynamo/exc.py`, of Triton and of torch_xla.
+Sources: AWS's training-compiler-troubleshooting.html, torch.compile's troubleshooting, and the
+messages of torch 2.13 (`_inductor/exc.py`, `_dynamo/exc.py`), Triton and torch_xla.
 """
 
 from __future__ import annotations
 
 import re
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 from compilegate.job.errors import CompilegateError, CompilerError, first_line, one_sentence
 
@@ -18,8 +17,8 @@ class Cause(NamedTuple):
 
     name: str
     words: str
-    """A regular expression, searched in the errors' types and messages; the first cause found in
-    CAUSES is the one."""
+    """A regular expression for the errors' types and messages; the first of CAUSES that matches
+    counts."""
     remedy: str
 
 
@@ -102,8 +101,7 @@ _OF_LIBRARIES = (RuntimeError, ImportError, OSError, MemoryError)
 """A script's own ValueError may use the same words as a compiler."""
 
 
-def cause_of(error: BaseException) -> Optional[Cause]:
-    """The first known cause that an error, or one that led to it, gives away."""
+def cause_of(error: BaseException) -> Cause | None:
     text = "\n".join(
         f"{type(each).__module__}.{type(each).__qualname__}: {each}" for each in _chain(error)
     )
@@ -137,7 +135,7 @@ def explained(error: BaseException) -> str:
     return sentence if cause is None else f"{sentence}; {cause.name}: {cause.remedy}"
 
 
-def _chain(error: BaseException) -> List[BaseException]:
+def _chain(error: BaseException) -> list[BaseException]:
     """The error and what it wraps; torch keeps a backend's in `inner_exception`."""
     found = [error]
     while True:

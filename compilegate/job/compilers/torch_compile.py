@@ -9,7 +9,9 @@ import importlib
 import json
 import logging
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping
 
 import torch
 import torch._dynamo.config
@@ -17,22 +19,29 @@ import torch._inductor.config
 import torch._inductor.metrics
 from torch._dynamo.backends.registry import list_backends, lookup_backend
 from torch._dynamo.utils import counters
+from torch._inductor.runtime.runtime_utils import cache_dir
 from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers import inductor
 from compilegate.job.compilers.compiler import Compiler, Forward, watched
-from compilegate.job.compilers.declaration import CUDAGRAPHS, INDUCTOR, Backend, Settings, known
+from compilegate.job.compilers.declaration import (
+    CUDAGRAPHS,
+    INDUCTOR,
+    Backend,
+    Settings,
+    find_backend,
+)
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.files import remove_at_end
 from compilegate.job.machine.numerics import preserved_generators
+from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
 """Modules of the errors with which torch's compilers give up."""
-_MOST_REASONS = 3
-"""How many reasons for running eagerly the evidence gives."""
+_MOST_REASONS = 3  # how many reasons for running eagerly the evidence gives
 
 
 class TorchCompile(Compiler):
@@ -41,27 +50,26 @@ class TorchCompile(Compiler):
     name = "torch-compile"
 
     def __init__(self, settings: Settings) -> None:
-        """Raises CompilerError where the backend is not there, or lacks an option."""
         super().__init__(settings)
         self._chosen: str = settings.get("backend", INDUCTOR)
         self._mode: str = settings["compile_mode"]
-        self._options: Dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
-        self._known = known(self._chosen)
-        self._dynamic: Optional[bool] = settings["dynamic_shapes"]
+        self._options: dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
+        self._known = find_backend(self._chosen)
+        self._dynamic: bool | None = settings["dynamic_shapes"]
         if not self._known.takes_dynamic:
             self._dynamic = False
         if self._chosen == INDUCTOR:
-            function = inductor.backend(self._mode, self._options, dynamic=self._dynamic)
+            function = inductor_backend(self._mode, self._options, dynamic=self._dynamic)
         else:
             function = _found(self._known, self._mode, self._options)
         self._backend = CountedBackend(self._chosen, function)
-        self._functions = self._calls_aside = 0
-        self._left = _LeftToEager()
+        self._functions = self._uncounted_calls = 0
+        self._left = _EagerReasons()
         self._device = torch.device("cpu")
         self._draws_as_eager = self._known.draws_as_eager
         self._cache = "keeps nothing"
         if self._known.keeps_output:
-            self._cache = "given" if inductor.names_a_cache() else "fresh"
+            self._cache = "given" if cache_is_configured() else "fresh"
 
     @property
     def shares_random_numbers(self) -> bool:
@@ -86,16 +94,16 @@ class TorchCompile(Compiler):
         )
 
     @property
-    def left_to_eager(self) -> Optional[str]:
+    def left_to_eager(self) -> str | None:
         """Those functions that torch did not capture, or whose limit of graphs it reached."""
         return "; ".join(self._left.reasons[:_MOST_REASONS]) or None
 
-    def cache_folder(self) -> Optional[CacheFolder]:
+    def cache_folder(self) -> CacheFolder | None:
         """Inductor's own folder, for it and for any backend that may build on it."""
         if not self._known.keeps_output:
             return None
         self._cache = "kept"
-        return inductor.kept_cache()
+        return persistent_cache()
 
     def cache_lookups(self) -> Lookups:
         """Forward and backward graphs count separately."""
@@ -120,24 +128,24 @@ class TorchCompile(Compiler):
         if self._functions > 1:
             _allow_graphs_of_one_more(self._functions)
         elif self._cache == "fresh":
-            inductor.use_fresh_cache()
+            use_fresh_cache()
         compiled = self._compiled_within(function, model)
         if self._dynamic is not False:
             compiled = _without_bases(compiled)
         return self._observed(compiled, function)
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def uncounted(self) -> Iterator[None]:
         before = self._backend.calls
         try:
             yield
         finally:
-            self._calls_aside += self._backend.calls - before
+            self._uncounted_calls += self._backend.calls - before
 
     def graphs(self) -> int:
         return self._backend.graphs
 
-    def again(self) -> Dict[str, Any]:
+    def again(self) -> dict[str, Any]:
         """How a fresh process compiles alike, as `reference.compiled_by` takes it."""
         return {
             "backend": self._chosen,
@@ -151,9 +159,9 @@ class TorchCompile(Compiler):
         """`ran` needs a compiled graph and calls to it, of CUDA graphs a recorded one, and that no
         function was left to eager."""
         backend, frames = self._backend, counters["frames"]
-        called = backend.calls - self._calls_aside
+        called = backend.calls - self._uncounted_calls
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
-        proof: Dict[str, Scalar] = {
+        proof: dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
             "graph_calls": called,
@@ -197,10 +205,10 @@ class TorchCompile(Compiler):
         return compiled
 
     def _compiled_within(self, function: Forward, model: torch.nn.Module) -> Forward:
-        """The function compiled as a whole, or the model's repeated blocks in it; recurrent layers
-        stay eager, which dynamo does not capture and has kernels of their own anyway."""
+        """The function compiled as a whole, or the model's repeated blocks in it. Recurrent layers
+        stay eager: dynamo does not capture them."""
         recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
-        replaced: Dict[Any, Forward] = {}
+        replaced: dict[Any, Forward] = {}
         if self._settings["regional"]:
             replaced = {each: self._compiled(each.forward) for each in _repeated_blocks(model)}
         elif not any(getattr(function, "__self__", function) is each for each in recurrent):
@@ -211,8 +219,8 @@ class TorchCompile(Compiler):
         return _with_forwards(function, replaced) if replaced else function
 
     def _observed(self, forward: Forward, function: Forward) -> Forward:
-        """A function that notes where nothing was compiled of `function`, since torch leaves it to
-        eager without a word, and raises CompilerError with the cause where a compiler gives up."""
+        """The function, noting where torch silently leaves it to eager mode. Raises CompilerError
+        with the cause where a compiler gives up."""
         backend, called = self._backend, False
 
         def observed(*arguments: Any, **named: Any) -> Any:
@@ -236,18 +244,14 @@ class TorchCompile(Compiler):
 
 
 class Inductor(TorchCompile):
-    """The same with its own backend, by a short name."""
-
     name = "inductor"
 
 
 class CountedBackend:
-    """A backend as `torch.compile` takes it: counters show that something was compiled, and calls
-    that it was used."""
+    """A backend for `torch.compile` that counts the graphs it compiles and their calls."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        """`function` is the backend itself: given a captured graph and its example inputs, it
-        returns what to call instead of the graph."""
+        """`function` takes a captured graph and example inputs and returns what to call instead."""
         self.compiler_name = self.__name__ = name  # what torch calls it, also in its errors
         self.function = function
         self.graphs = 0  # that the backend compiled
@@ -256,10 +260,9 @@ class CountedBackend:
         self.skipped = 0  # graphs of which CUDA graphs were to be recorded, and were not
 
     def reset(self) -> None:
-        """Forget what was compiled, as `torch.compiler.reset` asks of a backend."""
         getattr(self.function, "reset", lambda: None)()
 
-    def __call__(self, graph: Any, inputs: List[Any]) -> Forward:
+    def __call__(self, graph: Any, inputs: list[Any]) -> Forward:
         # Backends change the graph that they are given. Parameters are not copied.
         captured = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         skips = _cudagraph_skips()
@@ -283,9 +286,8 @@ class CountedBackend:
         return watched(captured, counted)
 
     def _require_gradients(self, graph: Any, results: Any) -> None:
-        """Raises CompilerError where a gradient flowed through a result of the graph and does not
-        through what was compiled. What compiles inference only leaves parameters without gradients,
-        and says nothing where that is not all of them."""
+        """Raise CompilerError where a gradient flowed through a result of the graph and does not
+        through the compiled one, as with backends for inference."""
         outputs = next((node.args[0] for node in graph.graph.nodes if node.op == "output"), None)
         if not torch.is_grad_enabled() or not isinstance(outputs, (tuple, list)):
             return
@@ -301,15 +303,12 @@ class CountedBackend:
 
 
 def _cudagraph_skips() -> int:
-    """How often CUDA graphs were to be recorded in this process, and were not."""
     return int(counters["inductor"]["cudagraph_skips"])
 
 
 def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of a backend other than Inductor, bound to its mode and its options.
-
-    Raises CompilerError when there is none.
-    """
+    """The function of a backend other than Inductor, bound to its mode and options. Raises
+    CompilerError when there is none."""
     os.environ.update(backend.strict_variables)
     module, _, attribute = backend.name.rpartition(".")
     try:
@@ -327,15 +326,15 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
         if module:
             remedy = "its package has to be installed in the image, or lie beside the script"
         else:
-            brought = "add the package that registers it to the image's requirements.txt"
+            device_batches = "add the package that registers it to the image's requirements.txt"
             if backend.install is not None:
-                brought = f"it comes with {backend.install}"
-            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {brought}"
+                device_batches = f"it comes with {backend.install}"
+            remedy = f"torch {torch.__version__} has {', '.join(list_backends())}; {device_batches}"
         raise CompilerError(
             f"backend {backend.name!r} cannot be loaded ({type(error).__name__}: "
             f"{first_line(error)}); {remedy}"
         ) from error
-    bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
+    bound: dict[str, Any] = {} if mode == "default" else {"mode": mode}
     table = {**options, **dict(backend.strict_options)}
     if table:
         bound["options"] = table
@@ -343,15 +342,14 @@ def _found(backend: Backend, mode: str, options: Mapping[str, Any]) -> Callable[
 
 
 def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
-    """Whether compiled dropouts drop what eager's do from one seed; False also where the backend
-    fails at it."""
+    """Whether compiled dropouts drop what eager's do; False where the backend fails."""
 
     def dropped(values: torch.Tensor) -> torch.Tensor:
         once = torch.nn.functional.dropout(values, 0.5)
         twice = torch.nn.functional.dropout(once + values, 0.25)
         return torch.stack([once, twice])
 
-    def zeros(function: Forward, seed: int) -> Tuple[bool, ...]:
+    def zeros(function: Forward, seed: int) -> tuple[bool, ...]:
         torch.manual_seed(seed)
         return tuple((function(values) == 0).flatten().tolist())
 
@@ -370,13 +368,13 @@ def _draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
         counters.update(counted)
 
 
-class _LeftToEager(logging.Handler):
-    """Why functions run in eager mode. Dynamo only logs that it passed its limit of graphs: of that
-    the first lines are kept, with the limit, the function, and the guard that failed."""
+class _EagerReasons(logging.Handler):
+    """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs. The
+    first lines are kept: the limit, the function, the guard that failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.reasons: List[str] = []
+        self.reasons: list[str] = []
         logging.getLogger("torch._dynamo.convert_frame").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -385,7 +383,7 @@ class _LeftToEager(logging.Handler):
             self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
 
 
-def _not_captured() -> Dict[str, int]:
+def _not_captured() -> dict[str, int]:
     """How often torch has given each reason for code that it could not capture, in this process."""
     return {**counters["graph_break"], **counters["unimplemented"]}
 
@@ -400,18 +398,17 @@ def _unsupported(seen: Mapping[str, int]) -> str:
 
 
 def _allow_graphs_of_one_more(functions: int) -> None:
-    """Dynamo counts graphs by code, and models of one class share theirs, as those of a
-    cross-validation do; so do all of torch's own classes together."""
+    """Raise dynamo's limit: it counts graphs by code, and models of one class share theirs, as
+    those of a cross-validation."""
     config = torch._dynamo.config
     # cache_size_limit until torch 2.5
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
     setattr(config, name, getattr(config, name) * functions // (functions - 1))
 
 
-def _repeated_blocks(model: Any) -> List[Any]:
-    """The blocks of the model's largest list of modules of one class, in order. Equal layers share
-    one graph: compiling takes a fraction of the time, but nothing is fused across layers. Raises
-    CompilerError when it has no such list."""
+def _repeated_blocks(model: Any) -> list[Any]:
+    """The blocks of the model's largest list of modules of one class, which share one graph;
+    nothing is fused across them. Raises CompilerError without such a list."""
     lists = [
         list(each)
         for each in model.modules()
@@ -427,9 +424,6 @@ def _repeated_blocks(model: Any) -> List[Any]:
 
 
 def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
-    """The function, during whose calls these modules have other forward passes. Outside of a call
-    they are as they were: evaluation and the parity probe call them too."""
-
     def called(*arguments: Any, **named: Any) -> Any:
         # What a library has put in a module's place already, such as a hook, is what was replaced.
         own = {each: vars(each)["forward"] for each in forwards if "forward" in vars(each)}
@@ -447,15 +441,12 @@ def _with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forwar
 
 
 def _without_bases(function: Forward) -> Forward:
-    """The function, called with slices of larger tensors as tensors of their own in that memory.
-
-    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of: the
-    same values in a tensor of their own, as a probe makes them, would be compiled anew. What is one
-    tensor among the arguments stays one; those that gradients flow to stay as they are.
-    """
+    """The function, called with views as tensors of their own in the same memory: guards of dynamic
+    shapes look at the tensor behind a view, so a probe's copies would be compiled anew. Tensors
+    that gradients flow to stay as they are."""
 
     def called(*arguments: Any, **named: Any) -> Any:
-        own: Dict[int, torch.Tensor] = {}
+        own: dict[int, torch.Tensor] = {}
 
         def alone(value: Any) -> Any:
             if not isinstance(value, torch.Tensor) or value.requires_grad or value._base is None:
@@ -466,3 +457,66 @@ def _without_bases(function: Forward) -> Forward:
         return function(*arguments, **named)
 
     return called
+
+
+# Inductor's options and its cache.
+
+
+def inductor_backend(
+    mode: str, options: Mapping[str, Any], *, dynamic: bool | None
+) -> Callable[..., Any]:
+    """Inductor with a mode's settings and options on top. Raises CompilerError for an option that
+    it lacks."""
+    try:
+        torch_device: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
+    except RuntimeError as error:
+        why = first_line(error).split(", known options")[0]
+        raise CompilerError(
+            f"options of inductor in torch {torch.__version__}: {why}; torch._inductor.config has "
+            "those that there are"
+        ) from error
+
+    def inductor(graph: Any, inputs: Any) -> Any:
+        from torch._inductor.compile_fx import (  # noqa: PLC0415 - seconds of import
+            compile_fx,
+            compile_fx_inner,
+        )
+
+        def inner(*arguments: Any, **named: Any) -> Any:
+            try:
+                return compile_fx_inner(*arguments, **named)
+            except Exception as error:  # in the middle of a backward pass, perhaps
+                raise compiler_failure(INDUCTOR, error) from error
+
+        return compile_fx(graph, inputs, inner_compile=inner, config_patches=torch_device.config)
+
+    setattr(inductor, "reset", torch_device.reset)  # noqa: B010 - torch looks for it
+    return inductor
+
+
+def cache_is_configured() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    named = os.environ.pop(INDUCTOR_CACHE_VARIABLE, None)
+    default = cache_dir()  # which sets the variable
+    if named is not None:
+        os.environ[INDUCTOR_CACHE_VARIABLE] = named
+    return named is not None and named != default
+
+
+def use_fresh_cache() -> Path:
+    """Give the process an empty compile cache, removed at its end. The default is one folder per
+    user: compile times would depend on earlier jobs."""
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
+    remove_at_end(folder)
+    return Path(folder)
+
+
+def persistent_cache() -> CacheFolder:
+    """An empty folder in which Inductor keeps graphs, wrappers and C++ kernels.
+    `torch.compiler.save_cache_artifacts` leaves out the kernels, which take most of the time on a
+    CPU."""
+    torch._inductor.config.fx_graph_cache = True
+    # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
+    # there inductor does not unpack the kernels that the graphs bring along.
+    return CacheFolder(use_fresh_cache(), left_out=("locks", "triton"))

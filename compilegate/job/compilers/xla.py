@@ -1,16 +1,12 @@
-"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device.
-
-The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
-`xla_runtime` puts torch_xla's two sets of names under one; `xla_forward` runs a forward pass, also
-that of a model on the host.
-"""
+"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device, with
+torch_xla 1.13 (SageMaker Training Compiler) to 2.9."""
 
 from __future__ import annotations
 
 import os
-import re
+import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterable, Sequence
 
 import torch
 
@@ -18,11 +14,9 @@ from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.compiler import Compiler, Forward
 from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.failures import cause_of, compiler_failure
-from compilegate.job.compilers.xla_forward import TracedForward
-from compilegate.job.compilers.xla_runtime import Compilations, cut_by
+from compilegate.job.compilers.xla_runtime import Compilations
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompilerRecord, Scalar
-from compilegate.job.machine.distribution import average_through_host
 from compilegate.job.machine.memory import reset_process_peak
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
@@ -36,9 +30,7 @@ _MOST_CAUSES = 10
 
 class Xla(Compiler):
     """Takes whole steps on the XLA device, counts the graphs, and notes what was new in later ones.
-
-    Nothing is kept for another process: XLA's CPU device cannot read executables back.
-    """
+    XLA's CPU device cannot read executables back, so nothing is cached."""
 
     name = "xla"
     compiles_whole_steps = True
@@ -48,14 +40,13 @@ class Xla(Compiler):
         super().__init__(settings)
         self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = Compilations.now().graphs
-        self._seed: Optional[int] = None
+        self._seed: int | None = None
         self._processes = Processes(ALONE, through_host=False)
-        self._steps: Optional[TracedSteps] = None
-        self._forwards: List[TracedForward] = []
+        self._steps: TracedSteps | None = None
+        self._forwards: list[TracedForward] = []
 
     @property
     def shares_random_numbers(self) -> bool:
-        """The device has a generator of its own."""
         return False
 
     def world(self, launched: World) -> World:
@@ -68,10 +59,10 @@ class Xla(Compiler):
     def device(self, host: torch.device) -> torch.device:
         return runtime.device()
 
-    def hardware(self) -> Optional[str]:
+    def hardware(self) -> str | None:
         return runtime.hardware()
 
-    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+    def peak_memory(self, device: torch.device) -> tuple[int | None, str | None]:
         return runtime.peak_memory()
 
     def forget_peak_memory(self, device: torch.device) -> bool:
@@ -86,7 +77,7 @@ class Xla(Compiler):
         self._execute_preparations()
         return runtime.device_batches(batches)
 
-    def take_step(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
+    def take_step(self, step: int, take: Take, update: Take | None) -> tuple[Any, Any]:
         """Takes steps of one graph each, or of two, see `TracedSteps`."""
         if self._steps is None:
             self._execute_preparations()
@@ -96,22 +87,21 @@ class Xla(Compiler):
         return self._steps.take(step, take, update)
 
     def end_step(self) -> None:
-        """Execute what the step has traced, unless `take_step` did."""
         if self._steps is None:
             runtime.sync()
 
+    def execute(self) -> None:
+        runtime.sync()
+
     def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
-        """The forward pass on the device. Tracing and compilation come with the steps."""
-        forward = TracedForward(function, model, runtime.device())
+        forward = TracedForward(function, model)
         self._forwards.append(forward)
         return forward
 
     def graphs(self) -> int:
-        """How many graphs XLA compiled for the steps."""
         return Compilations.now().graphs - self._graphs_before_steps
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """`ran` needs both compiled graphs and executions of them."""
         counted = Compilations.now()
         causes = [] if self._steps is None else self._steps.recompilations
         return CompilerRecord(
@@ -141,24 +131,18 @@ class Xla(Compiler):
         runtime.sync()
         self._graphs_before_steps += Compilations.now().graphs - before
 
-    def _own_proof(self) -> Dict[str, Scalar]:
-        """What a compiler that builds on XLA proves beyond XLA's own counts."""
+    def _own_proof(self) -> dict[str, Scalar]:
         return {}
 
 
-def numbered(what: str, texts: Iterable[str]) -> Dict[str, Scalar]:
-    """`recompilation 1` and so on."""
+def numbered(what: str, texts: Iterable[str]) -> dict[str, Scalar]:
     return {f"{what} {number}": each for number, each in enumerate(texts, start=1)}
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train together, and where their gradients meet.
-
-    torch_xla averages gradients within a step's graph, over the processes that it knows of. On a
-    CPU it knows of this one only: its collective operations silently do nothing. There the
-    gradients of torchrun's processes meet in host memory.
-    """
+    """The processes that train together, and where their gradients meet. On a CPU torch_xla knows
+    one process only and its collectives silently do nothing, so gradients meet in host memory."""
 
     world: World
     through_host: bool
@@ -174,10 +158,8 @@ class Processes:
 
 
 def joined_processes(launched: World, known: World, hardware: str, *, machines: int) -> Processes:
-    """How the processes that torchrun launched and those that torch_xla knows work together.
-
-    `hardware` is the kind of XLA device. Raises CompilerError where some would train alone.
-    """
+    """How torchrun's processes and torch_xla's work together. Raises CompilerError where some would
+    train alone."""
     through_host = hardware == "CPU" and known.alone and not launched.alone
     world = launched if through_host else known
     if launched.size > world.size:
@@ -193,26 +175,34 @@ def joined_processes(launched: World, known: World, hardware: str, *, machines: 
     return Processes(world, through_host)
 
 
+def _average_through_host(
+    parameters: Iterable[torch.nn.Parameter], loss: float, world: World
+) -> float:
+    """Average each gradient over all processes, in host memory; returns the mean loss."""
+    gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
+    together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
+    torch.distributed.all_reduce(together)
+    together /= world.size
+    *means, mean = torch.split(together, [*(each.numel() for each in gradients.values()), 1])
+    for (parameter, gradient), averaged in zip(gradients.items(), means):
+        parameter.grad = averaged.view_as(gradient).to(parameter.device)
+    return float(mean)
+
+
 _TOO_MANY = "Maximum number of different graphs allowed per function exceeded"
-_OPERATION = re.compile(r"\[\] (.+?)(?:, dynamic_dims.*)?$", re.MULTILINE)
 _CUT = "Unexpected execution happens inside the compiled function"
-_SHOWN = 150
-"""Characters of a graph's operation; it names every shape it has."""
 
 
 class TracedSteps:
-    """Takes steps whose operations are executed together, at the step's end: in one graph from the
-    forward pass to the averaged weights, or in two where gradients meet in host memory.
-
-    What its operations compute is known only then. A loss that is not finite has been used for an
-    update by the time that anyone sees it.
-    """
+    """Takes steps that are executed at their end: in one graph from the forward pass to the new
+    weights, or in two where gradients meet in host memory. A loss that is not finite is seen only
+    after its update."""
 
     def __init__(
         self,
         processes: Processes,
         forwards: Sequence[TracedForward],
-        seed: Optional[int],
+        seed: int | None,
         most_graphs: int,
     ) -> None:
         """`seed` is this process's own; None leaves the device's generator to the script."""
@@ -222,8 +212,8 @@ class TracedSteps:
         self._result: Any = None
         self._mean: Any = None
         self._graphs = 0
-        self._shapes: Set[str] = set()
-        self.recompilations: List[str] = []  # each later step's number, and what was new in it
+        self._shapes: set[str] = set()
+        self.recompilations: list[str] = []  # each later step's number, and what was new in it
         if processes.through_host:
             self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
             self._update = runtime.compiled(self._trace_update, "update", most_graphs)
@@ -233,9 +223,9 @@ class TracedSteps:
         self._most_graphs = most_graphs * (2 if processes.through_host else 1)
         self._compiled_before = Compilations.now().graphs
 
-    def take(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
-        """See `Compiler.take_step`. Raises CompilerError when it would be a graph too many, and
-        InputError where there is no place between gradients and update."""
+    def take(self, step: int, take: Take, update: Take | None) -> tuple[Any, Any]:
+        """See `Compiler.take_step`. Raises CompilerError for a graph too many, and InputError where
+        gradients cannot be averaged before the update."""
         if update is None and not self._processes.world.alone:
             raise InputError(
                 f"job.step() was given one function in one of {self._processes.world.size} "
@@ -253,7 +243,7 @@ class TracedSteps:
         self._count_graphs(step)
         return self._result, self._mean
 
-    def _trace_whole(self, step: int, take: Take, update: Optional[Take]) -> None:
+    def _trace_whole(self, step: int, take: Take, update: Take | None) -> None:
         self._trace_gradients(step, take)
         size = self._processes.world.size
         if size > 1:
@@ -263,10 +253,10 @@ class TracedSteps:
             self._mean = runtime.averaged(self._result.detach(), size)
         self._trace_update(update)
 
-    def _in_two_graphs(self, step: int, take: Take, update: Optional[Take]) -> None:
+    def _in_two_graphs(self, step: int, take: Take, update: Take | None) -> None:
         self._gradients(step, take)
         loss = self._result.item()
-        self._mean = average_through_host(self._parameters(), loss, self._processes.world)
+        self._mean = _average_through_host(self._parameters(), loss, self._processes.world)
         self._update(update)
 
     def _trace_gradients(self, step: int, take: Take) -> None:
@@ -276,12 +266,11 @@ class TracedSteps:
             runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
         self._result = take()
 
-    def _trace_update(self, update: Optional[Take]) -> None:
+    def _trace_update(self, update: Take | None) -> None:
         if update is not None:
             update()
 
     def _parameters(self) -> Iterable[torch.nn.Parameter]:
-        """Those that are trained, each once."""
         every = (each for forward in self._forwards for each in forward.model.parameters())
         return {id(each): each for each in every}.values()
 
@@ -300,25 +289,47 @@ class TracedSteps:
                 f"{self._most_graphs}; shapes and constants must be the same in all steps"
             )
 
-    def _explained(self, error: RuntimeError) -> Optional[CompilerError]:
+    def _explained(self, error: RuntimeError) -> CompilerError | None:
         """The error in terms of the step, if its cause is known."""
         message = str(error)
         if _CUT in message:
-            place = cut_by(os.environ)
             return CompilerError(
-                "the training step asks the XLA device for a value before it ends"
-                f"{f' ({place})' if place else ''}, which cuts it into several graphs; compute it "
-                "without looking at values"
+                "the training step asks the XLA device for a value before it ends, which cuts it "
+                "into several graphs; compute it without looking at values"
             )
         if _TOO_MANY in message:
-            got, *known = [
-                each if len(each) <= _SHOWN else f"{each[: _SHOWN - 3]}..."
-                for each in _OPERATION.findall(message)
-            ] or [""]
             return CompilerError(
                 "XLA would have to compile the training step once more, and its graphs may be "
-                f"{self._most_graphs}: it found {got or 'an operation'} where "
-                f"{' or '.join(known) or 'another'} was; shapes and constants must be the same in "
-                "all steps"
+                f"{self._most_graphs}; shapes and constants must be the same in all steps"
             )
         return compiler_failure("XLA", error) if cause_of(error) else None
+
+
+class TracedForward:
+    """A forward pass that is traced, and the shapes of its last call's tensors, in words."""
+
+    def __init__(self, function: Callable[..., Any], model: Any) -> None:
+        self._function = function
+        self.model = model
+        self.shapes = ""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        given = {**{str(index): each for index, each in enumerate(arguments)}, **named}
+        self.shapes = ", ".join(
+            f"{name} {list(each.shape)}"
+            for name, each in sorted(given.items())
+            if isinstance(each, torch.Tensor)
+        )
+        return self._function(*arguments, **_with_fixed_mask(self.model, named))
+
+
+def _with_fixed_mask(model: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Give the attention mask four dimensions: transformers 5 asks of one with two whether it hides
+    anything, which the device would have to answer in every step."""
+    transformers: Any = sys.modules.get("transformers")  # never imported: the model may not need it
+    if transformers is None or int(transformers.__version__.split(".")[0]) < 5:
+        return named
+    attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if "attention_mask" not in named or attention != "sdpa":
+        return named  # other kinds of attention take other kinds of masks
+    return {**named, "attention_mask": named["attention_mask"].bool()[:, None, None, :]}

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import tempfile
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from pathlib import Path
 from types import ModuleType
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    MutableMapping,
-    Optional,
-    Tuple,
-)
+from typing import Any, Callable, ContextManager, Iterable, MutableMapping
 
 import torch
 
 from compilegate.job.errors import CompilerError, first_line
-from compilegate.job.files import remove_at_end
 from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak
 from compilegate.job.machine.world import World
@@ -34,12 +18,10 @@ from compilegate.job.names import XLA_DEVICE_VARIABLE
 
 Trace = Callable[..., None]
 
-_DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
-
 
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
-    """Set torch_xla up, import it, and return its version. Raises CompilerError where there is
-    none, none that fits this torch, or no device for it; `without_device` says what to do then."""
+    """Set torch_xla up, import it, and return its version. Raises CompilerError where it or its
+    device is missing; `without_device` says what to do then."""
     try:
         version = metadata.version("torch_xla")
     except metadata.PackageNotFoundError as error:
@@ -47,7 +29,10 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
             "xla needs the package torch_xla, and this environment has none; run the arm in the "
             "image 'xla'"
         ) from error
-    _configure(environment, version)
+    if version.startswith("1."):  # it reads its settings when it is imported
+        name_gpus(environment)  # AWS's image sets the rest
+    else:
+        environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
     try:
         import_module("torch_xla")
     except (ImportError, OSError) as error:
@@ -66,22 +51,7 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     return version
 
 
-def _configure(environment: MutableMapping[str, str], version: str) -> None:
-    """torch_xla reads its settings when it is imported, or at its first use."""
-    if version.startswith("1."):
-        name_gpus(environment)  # AWS's image sets the rest
-        return
-    environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
-    if _DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
-        descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
-        os.close(descriptor)
-        remove_at_end(path)
-        # Level 1 says what cuts a step in two. It costs nothing where nothing is compiled.
-        environment.update({"PT_XLA_DEBUG_LEVEL": "1", _DEBUG_FILE_VARIABLE: path})
-
-
 def device() -> torch.device:
-    """This process's XLA device."""
     torch_xla = import_module("torch_xla")
     found: torch.device = torch_xla.device() if hasattr(torch_xla, "device") else _xm().xla_device()
     return found
@@ -102,7 +72,6 @@ def world() -> World:
 
 
 def seed(number: int) -> None:
-    """Seed the device's generator, from which traced dropout draws."""
     _xm().set_rng_state(number)
 
 
@@ -114,8 +83,8 @@ def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
 
 
 def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
-    """`trace`, run as one graph. From 2.x on torch_xla refuses a graph too many before it compiles
-    it, and whatever would cut the step in two; before, there is only the end of the step."""
+    """`trace`, run as one graph. torch_xla 2 refuses a graph too many, and what would cut the step
+    in two, before it compiles."""
     torch_xla = import_module("torch_xla")
     if hasattr(torch_xla, "compile"):
         # It counts traces. The first lists the same operations in another order than the others,
@@ -139,19 +108,15 @@ def sync() -> None:
 
 
 def averaged(tensors: Any, processes: int) -> Any:
-    """The mean of a tensor over all processes, within the graph; of each in a list, in place. For
-    gradients it is the first half of `xm.optimizer_step`."""
+    """The mean of a tensor over all processes, within the graph; of each in a list, in place."""
     xm = _xm()
     return xm.all_reduce(xm.REDUCE_SUM, tensors, scale=1.0 / processes)
 
 
-def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW that leaves out an update which overflowed without asking the host, and counts its
-    steps on the device where it can.
-
-    Of a count on the host each step has other bias corrections, as numbers. Where one of them
-    happens to equal another number of the step, the two are one input: another graph.
-    """
+def adamw(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+    """AdamW that skips an overflowed update without asking the host, and counts its steps on the
+    device where it can: a number counted on the host that equals another of the step would be
+    another graph."""
     try:
         kind: Any = import_module("torch_xla.amp.syncfree").AdamW
     except (ImportError, AttributeError):
@@ -169,8 +134,7 @@ def autocast(dtype: torch.dtype) -> ContextManager[Any]:
 
 
 def grad_scaler() -> Any:
-    """What scales the loss of fp16 on an XLA device. Raises CompilerError from 2.x on, where it is
-    gone with the GPUs."""
+    """The loss scaler of fp16. Raises CompilerError from torch_xla 2 on, which has none."""
     scaler = getattr(import_module("torch_xla.amp"), "GradScaler", None)
     if scaler is None:
         raise CompilerError(
@@ -180,9 +144,9 @@ def grad_scaler() -> Any:
     return scaler()
 
 
-def peak_memory() -> Tuple[Optional[int], Optional[str]]:
-    """The most bytes that the steps held, by the device's own count, and whose they are; None where
-    nobody counted. The host's beside a baseline's bytes on a GPU would pass for a saving."""
+def peak_memory() -> tuple[int | None, str | None]:
+    """The most bytes that the steps held, by the device's own count, and whose; None where it does
+    not count. The host's would pass for a saving."""
     if hardware() == "CPU":
         return process_peak(), OF_PROCESS
     with contextlib.suppress(RuntimeError):  # clients need not count
@@ -195,8 +159,6 @@ def peak_memory() -> Tuple[Optional[int], Optional[str]]:
 
 @dataclass(frozen=True)
 class Compilations:
-    """Counted since torch_xla was imported."""
-
     graphs: int  # compiled because there was none like them
     reused: int  # executions of a graph that had been compiled
     seconds: float  # spent on compiling
@@ -213,23 +175,6 @@ class Compilations:
             seconds=round(compiling[1] / 1e9, 3) if compiling else 0.0,
             executions=int(executing[0]) if executing else 0,
         )
-
-
-_UNEXPECTED = re.compile(
-    r"^Unexpected Execution Analysis: Python Frame Triggered Execution: ?\n"
-    r"Unexpected Execution Analysis: +(\S+) \((?:.*/)?([^/]+:\d+)\)$",
-    re.MULTILINE,
-)
-
-
-def cut_by(environment: Mapping[str, str]) -> str:
-    """The function, file and line that asked the device for a value in the middle of a step, by
-    torch_xla's report; empty where it does not tell. Before release 2 there is none."""
-    path = environment.get(_DEBUG_FILE_VARIABLE)
-    if not path or not os.path.isfile(path):
-        return ""
-    found = _UNEXPECTED.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
-    return "{} in {}".format(*found[-1]) if found else ""
 
 
 def _xm() -> ModuleType:

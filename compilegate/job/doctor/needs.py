@@ -1,8 +1,7 @@
-"""Facts to findings: what each compiler needs of a machine and lacks, what disturbs there, as text.
+"""What each compiler needs of a machine and lacks, from `Facts`, and as text. Pure.
 
-`Facts` holds what is seen: None stands for what could not be found out; bytes are bytes.
-A compiler's declaration, and a backend's entry, name their needs; NEEDS is the one table of them.
-A lack is a reason why a compiler cannot run; a remark is not, but a user should know it. Pure.
+A compiler's declaration and a backend's entry name their needs; NEEDS is the table of them. A lack
+is why a compiler cannot run; a remark is not, but a user should know it. None is unknown.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable
+from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable_backends
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 SCHEMA_VERSION = 3
@@ -22,62 +21,56 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it
 
 @dataclass(frozen=True)
 class TorchDevice:
-    """A GPU as torch sees it."""
-
     name: str
     capability: str = ""
-    error: Optional[str] = None  # what a sum on it failed with; None where it computes
+    error: str | None = None  # what a sum on it failed with; None where it computes
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is known of a machine."""
-
     python: str
     cpu: str
     cores: int  # that this process may run on
     memory_bytes: int
-    shared_memory_bytes: Optional[int]  # of /dev/shm, where a loader's workers put their batches
+    shared_memory_bytes: int | None  # of /dev/shm, where a loader's workers put their batches
     free_disk_bytes: int  # where temporary files go: compilers keep their kernels there
-    cxx: Optional[str]  # the C++ compiler that inductor takes for a CPU's kernels
-    cc: Optional[str]  # the C compiler that Triton takes
+    cxx: str | None  # the C++ compiler that inductor takes for a CPU's kernels
+    cc: str | None  # the C compiler that Triton takes
     python_headers: bool  # there is Python.h
     packages: Mapping[str, str]  # the versions of those that matter to a compiler
-    driver: Optional[str] = None  # the version of NVIDIA's
-    driver_error: Optional[str] = None  # why nvidia-smi does not answer beside a GPU or a driver
-    gpus: Tuple[str, ...] = ()  # those that the driver shows, in words
+    driver: str | None = None  # the version of NVIDIA's
+    driver_error: str | None = None  # why nvidia-smi does not answer beside a GPU or a driver
+    gpus: tuple[str, ...] = ()  # those that the driver shows, in words
     gpus_declared: int = 0  # how many SageMaker says that this instance has (SM_NUM_GPUS)
     neuron_devices: int = 0  # that the kernel shows
-    instance_type: Optional[str] = None  # the SageMaker instance that this is; None elsewhere
-    image: Optional[str] = None
+    instance_type: str | None = None  # the SageMaker instance that this is; None elsewhere
+    image: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)  # that switch something on or off
 
     # As torch's import and its first steps on a device show it.
-    torch: Optional[str] = None  # its version
-    torch_error: Optional[str] = None  # why it could not be imported, or how its process ended
-    cuda: Optional[str] = None  # the CUDA that it was built for; None in a build without
-    cuda_error: Optional[str] = None  # what CUDA's start failed with
-    devices: Tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
-    triton: Optional[str] = None  # Triton's version, where it can be imported
-    triton_error: Optional[str] = None  # why it cannot, where it is installed
+    torch: str | None = None  # its version
+    torch_error: str | None = None  # why it could not be imported, or how its process ended
+    cuda: str | None = None  # the CUDA that it was built for; None in a build without
+    cuda_error: str | None = None  # what CUDA's start failed with
+    devices: tuple[TorchDevice, ...] = ()  # not any where CUDA does not start
+    triton: str | None = None  # Triton's version, where it can be imported
+    triton_error: str | None = None  # why it cannot, where it is installed
 
     # As the import of torch_xla shows it.
-    xla_error: Optional[str] = "it is not installed"  # or why its import or its device fails
+    xla_error: str | None = "it is not installed"  # or why its import or its device fails
     xla_configured: bool = False  # it is that of SageMaker Training Compiler, switched on
 
-    tried: Mapping[str, Optional[str]] = field(default_factory=dict)
-    """By label, compilers that were given a small model to compile and take three steps with: why
-    one failed, in one sentence; None where its gradients are eager's."""
+    tried: Mapping[str, str | None] = field(default_factory=dict)
+    """By label, why a compiler failed to train a small model; None where its gradients are eager's.
+    """
 
 
 class Lack(NamedTuple):
-    """Something that is missing or in the way."""
-
     what: str  # a clause that ends "it lacks" or "beware"
     do: str  # one sentence, as an instruction
 
 
-def _no_cuda(facts: Facts) -> Optional[Lack]:
+def _no_cuda(facts: Facts) -> Lack | None:
     """Why torch does not compute on a GPU that the machine has; None where it does."""
     there = facts.gpus_declared or facts.gpus or facts.driver_error
     if not facts.torch or facts.devices or not there:
@@ -96,17 +89,16 @@ def _no_cuda(facts: Facts) -> Optional[Lack]:
     )
 
 
-def _version(text: Optional[str]) -> Tuple[int, ...]:
+def _version(text: str | None) -> tuple[int, ...]:
     """Its first two numbers; empty for none."""
     return tuple(int(each) for each in re.findall(r"\d+", text or "")[:2])
 
 
-def _older(text: Optional[str], than: Tuple[int, ...]) -> bool:
+def _older(text: str | None, than: tuple[int, ...]) -> bool:
     return (0,) < _version(text) < than
 
 
-def _set(*variables: str) -> Callable[[Facts], List[str]]:
-    """Those of these variables that are switched on."""
+def _set(*variables: str) -> Callable[[Facts], list[str]]:
     return lambda facts: [it for it in variables if facts.variables.get(it, "") not in ("", "0")]
 
 
@@ -115,7 +107,7 @@ INSTANCE_WITH_ONE = (
 )
 REMARK = "remark"  # not a need: what disturbs measurements, or will stop a job that starts
 
-NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
+NEEDS: tuple[tuple[str, Callable[[Facts], Any], str, str], ...] = (
     (
         "torch",
         lambda facts: facts.torch is None and (facts.torch_error or "none is installed"),
@@ -183,12 +175,7 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "a GPU",
         INSTANCE_WITH_ONE,
     ),
-    (
-        "gpu of xla",
-        lambda facts: not facts.gpus,
-        "a GPU",
-        INSTANCE_WITH_ONE,
-    ),
+    ("gpu of xla", lambda facts: not facts.gpus, "a GPU", INSTANCE_WITH_ONE),
     (
         "torch_xla",
         lambda facts: (
@@ -246,8 +233,8 @@ NEEDS: Tuple[Tuple[str, Callable[[Facts], Any], str, str], ...] = (
         "Unset {it}.",
     ),
 )
-"""Every need, by the name that declarations have for it, or REMARK; what of it is missing (nothing,
-or `it`, or a list of them); and the two texts of the Lack."""
+"""By the need's name or REMARK: what of it is missing (falsy, `it`, or a list of them), and the two
+texts of the Lack."""
 _DECIDING = (
     "torch",
     "neuron device",
@@ -268,28 +255,24 @@ class Finding:
     """A compiler on this machine, with one of its backends."""
 
     compiler: str
-    backend: Optional[str]  # None for a compiler without backends
-    runs_on: Optional[str]  # gpu, cpu or neuron; None where it cannot run here
-    needs: Tuple[str, ...]
-    lacks: Tuple[Lack, ...]
+    backend: str | None  # None for a compiler without backends
+    runs_on: str | None  # gpu, cpu or neuron; None where it cannot run here
+    needs: tuple[str, ...]
+    lacks: tuple[Lack, ...]
 
     @property
     def label(self) -> str:
-        """How a person calls it."""
         return self.compiler if self.backend is None else f"{self.compiler}, {self.backend}"
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All that a doctor has to say of a machine."""
-
     facts: Facts
-    compilers: Tuple[Finding, ...]
-    remarks: Tuple[Lack, ...]
+    compilers: tuple[Finding, ...]
+    remarks: tuple[Lack, ...]
 
     @property
-    def document(self) -> Dict[str, Any]:
-        """As JSON holds it."""
+    def document(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "facts": asdict(self.facts),
@@ -302,23 +285,20 @@ class Examination:
 
 
 def examination_of(facts: Facts) -> Examination:
-    """What follows from the facts."""
-    found: List[Finding] = []
+    found: list[Finding] = []
     for name, declaration in declarations().items():
         if BACKEND not in declaration.options:
             found.append(_finding(facts, name, None, declaration.needs))
             continue
-        for backend in usable():
+        for backend in usable_backends():
             if backend.name != INDUCTOR:  # a compiler by its own name
                 needs = (*declaration.needs, *backend.needs)
                 found.append(_finding(facts, name, backend.name, needs))
     return Examination(facts, tuple(found), tuple(dict.fromkeys(_lacks(facts, REMARK))))
 
 
-def _finding(
-    facts: Facts, compiler: str, backend: Optional[str], needs: Tuple[str, ...]
-) -> Finding:
-    lacks: List[Lack] = []
+def _finding(facts: Facts, compiler: str, backend: str | None, needs: tuple[str, ...]) -> Finding:
+    lacks: list[Lack] = []
     for need in needs:
         lacks = list(dict.fromkeys([*lacks, *_lacks(facts, need)]))  # GPUs may lack the same
         if lacks and need in _DECIDING:
@@ -335,11 +315,11 @@ _FACTS, _NAMES = 11, 28  # where facts and states begin, in characters
 def text_of(examination: Examination) -> str:
     """What it is, which compilers run, what each other one lacks, and what to beware of."""
     facts = examination.facts
-    lines: List[str] = []
+    lines: list[str] = []
     for name, fact in _machine(facts):
         lines += _wrapped(f"{name:<{_FACTS}}{fact}", _FACTS)
     lines.append("")
-    alike: Dict[Tuple[Lack, ...], List[Finding]] = {(): []}  # what runs comes first
+    alike: dict[tuple[Lack, ...], list[Finding]] = {(): []}  # what runs comes first
     for each in examination.compilers:
         alike.setdefault(each.lacks, []).append(each)
     for lacks, findings in alike.items():
@@ -354,7 +334,7 @@ def text_of(examination: Examination) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(line: str, indent: int) -> List[str]:
+def _wrapped(line: str, indent: int) -> list[str]:
     return textwrap.wrap(
         line, 100, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
@@ -370,7 +350,7 @@ def _state(facts: Facts, finding: Finding) -> str:
     return f"runs on the {finding.runs_on}{tried}"
 
 
-def _machine(facts: Facts) -> Iterator[Tuple[str, str]]:
+def _machine(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.instance_type is not None:
         yield "instance", facts.instance_type
     if facts.image is not None:
@@ -402,5 +382,5 @@ def _torch(facts: Facts) -> str:
     return ", ".join(parts)
 
 
-def _gib(size: Optional[int]) -> str:
+def _gib(size: int | None) -> str:
     return "unknown" if size is None else f"{size / (1 << 30):.1f} GiB"

@@ -1,11 +1,9 @@
-"""The examination of the machine that this process runs on; as a program, the doctor's job.
+"""The examination of this machine; as a program, the doctor's job.
 
-    python -m compilegate.job.doctor.program
-    python -m compilegate.job.doctor.program trial COMPILER cpu|cuda [BACKEND]
+    python -m compilegate.job.doctor.program [trial COMPILER cpu|cuda [BACKEND]]
 
-The job writes what it found into its output, and prints the text; it succeeds whatever it finds.
-What may crash, hang, or keep a GPU's memory while its process lives is asked in a process of its
-own: the same program with a question, which prints its answer as JSON.
+It writes what it found, prints the text, and succeeds whatever it finds. What may crash, hang or
+hold a GPU's memory runs in a process of its own: this program with a question, which prints JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import sysconfig
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.declaration import CONFIGURED
@@ -64,12 +62,12 @@ SECONDS = 240.0  # for torch's import from a cold disk, the start of eight GPUs,
 
 
 def examine(*, trying: bool = False) -> Examination:
-    """Look at everything, in some seconds; nothing is changed. `trying` has every compiler that
-    lacks nothing compile a small model as well, which takes up to a minute each."""
+    """Look at everything without changing anything, in seconds. `trying` also has every compiler
+    that can run train a small model, up to a minute each."""
     found = {name: version_of(name) for name in PACKAGES}
     packages = {name: version for name, version in found.items() if version is not None}
     torch = ask("torch") if "torch" in packages else {}
-    xla: Dict[str, Any] = {}
+    xla: dict[str, Any] = {}
     if "torch_xla" in packages:
         xla = ask("xla")
         xla["xla_error"] = xla.pop("error", None)
@@ -106,14 +104,14 @@ def examine(*, trying: bool = False) -> Examination:
     return examination_of(replace(facts, tried=tried))
 
 
-def compilers_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+def compilers_here(variables: Mapping[str, str]) -> dict[str, Any]:
     """The compilers that torch would take in this environment, by their fields of `Facts`."""
     named = [variables["CC"]] if variables.get("CC") else ["gcc", "clang"]
     found = (shutil.which(each, path=variables.get("PATH")) for each in named)
     return {"cxx": cxx_compiler(variables), "cc": next(filter(None, found), None)}
 
 
-def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
+def driver_here(variables: Mapping[str, str]) -> dict[str, Any]:
     """NVIDIA's driver and its GPUs, by their fields of `Facts`, without torch or use of a GPU."""
     fields, path = ("name", "driver_version", "memory.total", "compute_cap"), variables.get("PATH")
     rows, error = nvidia_smi(fields, path)
@@ -132,13 +130,13 @@ def driver_here(variables: Mapping[str, str]) -> Dict[str, Any]:
     }
 
 
-def _trial_error(finding: Finding) -> Optional[str]:
+def _trial_error(finding: Finding) -> str | None:
     backend = () if finding.backend is None else (finding.backend,)
     device = "cuda" if finding.runs_on == "gpu" else "cpu"
     return ask("trial", finding.compiler, device, *backend).get("error")
 
 
-def ask(*question: str) -> Dict[str, Any]:
+def ask(*question: str) -> dict[str, Any]:
     """The answer of a process of its own; `error` in it says how it ended where it has none."""
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -152,11 +150,11 @@ def ask(*question: str) -> Dict[str, Any]:
         return {"error": "its process printed no answer"}
 
 
-def torch_here() -> Dict[str, Any]:
+def torch_here() -> dict[str, Any]:
     """The fields of `Facts` that torch shows."""
     import torch  # noqa: PLC0415 - its failure is an answer
 
-    found: Dict[str, Any] = {
+    found: dict[str, Any] = {
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "devices": [_device(torch, each) for each in range(torch.cuda.device_count())],
@@ -174,8 +172,8 @@ def torch_here() -> Dict[str, Any]:
     return found
 
 
-def _device(torch: Any, number: int) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"name": f"GPU {number}"}
+def _device(torch: Any, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": f"GPU {number}"}
     try:
         properties = torch.cuda.get_device_properties(number)
         found["name"] = properties.name
@@ -186,13 +184,13 @@ def _device(torch: Any, number: int) -> Dict[str, Any]:
     return found
 
 
-def xla_here() -> Dict[str, Any]:
+def xla_here() -> dict[str, Any]:
     """The field of `Facts` that torch_xla shows. Its import changes how a process computes."""
     importlib.import_module("torch_xla.core.xla_model").xla_device()
     return {"xla_configured": os.environ.get(CONFIGURED) == "1"}
 
 
-def trial(name: str, device: str, backend: Optional[str] = None) -> Dict[str, Any]:
+def trial(name: str, device: str, backend: str | None = None) -> dict[str, Any]:
     """Compile a small model and compare its gradients with eager's: an `error`, or nothing."""
     import torch  # noqa: PLC0415 - its failure is an answer
 
@@ -219,7 +217,7 @@ def trial(name: str, device: str, backend: Optional[str] = None) -> Dict[str, An
     return {}
 
 
-def _answer(question: str, *details: str) -> Dict[str, Any]:
+def _answer(question: str, *details: str) -> dict[str, Any]:
     try:
         return {"torch": torch_here, "xla": xla_here, "trial": trial}[question](*details)
     except Exception as error:  # noqa: BLE001 - whatever a library or a compiler raises is the answer

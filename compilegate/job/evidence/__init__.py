@@ -1,6 +1,5 @@
-"""The evidence record: what one training job measured, and can prove.
-
-A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
+"""The evidence record: what one training job measured and can prove, in a folder of
+``SM_OUTPUT_DATA_DIR``::
 
     evidence/
       evidence.json   the scalars: who ran, what was measured, what proves it   (Evidence)
@@ -10,7 +9,7 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       paired.npz      step times of baseline and arm in alternating blocks; optional  (PairedBlocks)
       trained_on.npz  hashes of the training data; optional                     (TrainedOn)
 
-`compilegate.gate.evidence` reads it back. Both need the standard library and numpy alone.
+Needs numpy alone. `compilegate.gate.evidence` reads it back.
 """
 
 # ruff: noqa: F401 - the names that others import from here
@@ -26,7 +25,6 @@ from compilegate.job.evidence.record import (
     EvidenceRecord,
     Examples,
     FloatArray,
-    Hindrance,
     IntArray,
     Origin,
     PaddedPositions,
@@ -37,6 +35,7 @@ from compilegate.job.evidence.record import (
     ParityRecord,
     Resumption,
     Scalar,
+    Slowdown,
     SpeedRecord,
     Steps,
     TrainedOn,

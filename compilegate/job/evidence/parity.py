@@ -1,17 +1,16 @@
 """The verdict of parity: is a compiled step the same arithmetic as an eager one? Pure.
 
 No program is exact, so the question is whether the compiled step errs more against float64 than
-eager's own rounding explains. That makes a limit which holds for models of any size and scale: a
-multiple of eager's own error, tensor by tensor and step by step. docs/parity.md shows where the
-limits come from. The job asks with the default limits as soon as it has measured, to say at once
-what departs; the gate asks with the workload's.
+eager's own rounding explains: a multiple of eager's error, tensor by tensor and step by step, holds
+for models of any size and scale. docs/parity.md shows where the limits come from. The job judges
+with the default limits, the gate with the workload's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Iterable, Mapping, Optional, Sequence
+from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +46,9 @@ def otherwise_declared(trained: str, declared: str, arms: Sequence[str], *, auto
 
 
 EPSILON: Mapping[str, float] = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
-"""Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
-than that was lucky, and compiled code need not be."""
+"""Distance from 1 to the next number. Where eager is nearer to float64 than that, it was lucky."""
 REPEAT_LIMIT = 2.0
-"""Two eager runs may differ by this multiple of eager's error, as their errors differ, and by no
-more than what `WEAKEST` lets eager err."""
+"""Two eager runs may differ by this multiple of eager's error, and by no more than `WEAKEST`."""
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9  # the share of the tensors that must show something
@@ -61,8 +58,6 @@ UNLIKE = 0.01  # the share of eager's error by which a compiled error differs th
 
 
 class ParityAnswer(str, Enum):
-    """Whether compiled arithmetic is eager's."""
-
     PASS = "pass"  # noqa: S105 - an answer, no password
     FAIL = "fail"
     CANNOT_TELL = "cannot_tell"
@@ -111,29 +106,26 @@ class WorstTensor:
 
     tensor: str
     step: int  # from 0, in the order of training
-    ratio: Optional[float]  # the compiled error over what eager explains; None: not finite
-    compiled_error: Optional[float]  # relative to the tensor's norm in float64; None: not finite
+    ratio: float | None  # the compiled error over what eager explains; None: not finite
+    compiled_error: float | None  # relative to the tensor's norm in float64; None: not finite
     eager_error: float  # in the same step
 
 
 @dataclass(frozen=True)
 class ParityVerdict:
-    """What the errors of one job show."""
-
     answer: ParityAnswer
     why: Why
-    worst: Optional[WorstTensor]
+    worst: WorstTensor | None
     judged: int  # tensors on which eager is close enough to float64 to show something
-    median_ratio: Optional[float]
+    median_ratio: float | None
     exceeded: int  # steps in which a tensor is beyond the limit
 
 
 def parity_verdict(
-    errors: ParityErrors, precision: str, limit: float, reproduced: Optional[bool] = None
+    errors: ParityErrors, precision: str, limit: float, reproduced: bool | None = None
 ) -> ParityVerdict:
-    """Judge the errors of one job, at least one step and one tensor. `precision` is a key of
-    `EPSILON`, `limit` how many times eager's rounding may be exceeded, `reproduced` as in
-    `ParityRecord`."""
+    """Judge the errors of one job, at least one step and one tensor. `limit` is how many times
+    eager's rounding may be exceeded, `reproduced` as in `ParityRecord`."""
     ratios, explained = error_ratios(errors, precision), explained_errors(errors, precision)
     judged = explained <= WEAKEST / limit
     shown = np.where(judged, ratios, 0.0)
@@ -174,11 +166,11 @@ def parity_verdict(
 
 
 def _is_beyond_rounding(errors: ParityErrors, precision: str, limit: float) -> bool:
-    """Whether half of the tensors have errors too large to judge by, and compiled ones that are
-    not eager's.
+    """Whether half of the tensors have errors too large to judge by, and compiled ones that are not
+    eager's.
 
-    Where float64 draws other random numbers, both are as far from it, since compiled and eager draw
-    the same. Where they differ, and no rounding is that large, something else was compared.
+    Compiled and eager draw the same random numbers; where float64 draws others, both are as far
+    from it. Where they differ by more than rounding, something else was compared.
     """
     far = max(WEAKEST / limit, min(FAR * EPSILON[precision], 1.0))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -199,34 +191,30 @@ def _first(errors: ParityErrors, ratios: FloatArray, found: npt.NDArray[np.bool_
     )
 
 
-def _finite(value: float) -> Optional[float]:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
 def explained_errors(errors: ParityErrors, precision: str) -> FloatArray:
-    """(tensors,) the error that eager's own rounding explains: the largest of eager's errors on the
-    tensor over the steps, or the precision's epsilon. `precision` is a key of `EPSILON`."""
+    """(tensors,) eager's largest error on the tensor over the steps, or the precision's epsilon."""
     return np.asarray(np.maximum(errors.eager.max(axis=0), EPSILON[precision]))
 
 
 def error_ratios(errors: ParityErrors, precision: str) -> FloatArray:
-    """(steps, tensors) the compiled errors as multiples of what eager's own rounding explains."""
+    """(steps, tensors) the compiled errors as multiples of `explained_errors`."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(errors.compiled / explained_errors(errors, precision))
 
 
 def lasting(ratios: FloatArray) -> FloatArray:
-    """(tensors,) the ratio that a tensor reaches, or more, in more than half of the steps.
-
-    Wrong code is wrong in every step. Rounding that decides on which side of a kink a number falls
-    (ReLU, a maximum) changes single steps, by far more than itself.
-    """
+    """(tensors,) the ratio that a tensor reaches in more than half of the steps. Wrong code is
+    wrong in every step; rounding near a kink (ReLU, a maximum) changes single steps by far more."""
     return np.asarray(np.sort(ratios, axis=0)[(len(ratios) - 1) // 2])
 
 
 def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray[np.bool_]:
-    """(tensors,) which tensors the compiler computes wrongly, where the verdict is that it does:
-    beyond the limit in most steps, where eager is exact enough to tell, or not finite."""
+    """(tensors,) which tensors a failing job computes wrongly: beyond the limit in most steps,
+    where eager is exact enough to tell, or not finite."""
     if parity_verdict(errors, precision, limit).answer is not ParityAnswer.FAIL:
         return np.zeros(len(errors.tensors), dtype=bool)
     ratios = error_ratios(errors, precision)
@@ -236,7 +224,7 @@ def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray
     return np.asarray(~np.isfinite(ratios).all(axis=0) | beyond)
 
 
-def not_compared(parity: ParityRecord, errors: ParityErrors) -> Optional[str]:
+def not_compared(parity: ParityRecord, errors: ParityErrors) -> str | None:
     """What of the model was not compared, in a sentence; None where nothing is missing."""
     if not any(GRADIENT in str(name) for name in errors.tensors):  # after the function's name
         return "No gradient was compared, so the backward pass was not checked."

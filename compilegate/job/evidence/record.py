@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Mapping, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +20,21 @@ RULES = {
     "recompilations": "varying-shapes",  # it compiles one again
 }
 """What slows steps, each with the rule of `compilegate check` that finds it in the source."""
-LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = HINDRANCES = tuple(RULES)
+LOADER, SYNCHRONISATION, SHAPES, BREAKS, RECOMPILATIONS = SLOWDOWN_KINDS = tuple(RULES)
 MOST_PLACES = 5
 
 
 @dataclass(frozen=True)
-class Hindrance:
-    """One of HINDRANCES, as it was counted."""
+class Slowdown:
+    """One of SLOWDOWN_KINDS, as it was counted."""
 
     kind: str
     count: float
     """How often: reads of a step; shapes, breaks, recompilations in all; of a loader, steps."""
-    share: Optional[float] = None  # of the steady steps' time, where somebody measured that
-    where: Tuple[str, ...] = ()  # lines of the program, `train.py:42`, most frequent first
-    reason: Optional[str] = None  # in the compiler's words, of the first place
-    rule: Optional[str] = None  # of RULES
+    share: float | None = None  # of the steady steps' time, where somebody measured that
+    where: tuple[str, ...] = ()  # lines of the program, `train.py:42`, most frequent first
+    reason: str | None = None  # in the compiler's words, of the first place
+    rule: str | None = None  # of RULES
 
 
 SCHEMA_VERSION = 1
@@ -60,11 +60,11 @@ class EvidenceError(CompilegateError):
 
 @dataclass(frozen=True)
 class CompilerRecord:
-    """Which compiler the job was told to use, and what shows that it ran (or did not)."""
+    """Which compiler the job was configured with, and what shows that it ran (or did not)."""
 
     name: str
     ran: bool  # whether graphs were compiled in this process; False is right for eager only
-    proof: Mapping[str, Scalar] = field(default_factory=dict)  # counters, versions, log lines
+    proof: Mapping[str, Scalar] = field(default_factory=dict)  # counters, versions
     compile_seconds: float = 0.0  # wall-clock seconds that compilation added to the job
     options: Mapping[str, Scalar] = field(default_factory=dict)  # no part of the recipe
     graphs: int = 0
@@ -89,31 +89,27 @@ class ParityRecord:
     precision: str  # the precision of the compiled and the eager steps; the reference is in float64
     steps: int  # compared; the rows of parity.npz. Zero where there is an obstacle.
     seconds: float  # wall-clock, no part of the job's other times
-    obstacle: Optional[str] = None  # why there is nothing to compare, in one sentence
-    repro: Optional[str] = None  # the folder of a script that shows it, in the evidence folder
-    departs: Optional[str] = None  # which output or gradient departs first, in one sentence
-    reproduced: Optional[bool] = None  # by the captured graph in a fresh process; None: open
-    trained_parameters: Optional[int] = None  # numbers in those of the modules that train
-    compared_parameters: Optional[int] = None  # with a gradient compared that was not all zero
+    obstacle: str | None = None  # why there is nothing to compare, in one sentence
+    repro: str | None = None  # the folder of a script that shows it, in the evidence folder
+    departs: str | None = None  # which output or gradient departs first, in one sentence
+    reproduced: bool | None = None  # by the captured graph in a fresh process; None: open
+    trained_parameters: int | None = None  # numbers in those of the modules that train
+    compared_parameters: int | None = None  # with a gradient compared that was not all zero
     compared: Mapping[str, str] = field(default_factory=dict)
-    """By variant (exact, compiled, eager), the sha256 of the tensors that were compared (of large
-    ones a sample): no two jobs compare the same."""
+    """By variant (exact, compiled, eager), the sha256 of the compared tensors, or of samples."""
 
 
 @dataclass(frozen=True)
 class PairedSpeedRecord:
-    """How steps of the baseline and of this job's arm were timed in alternating blocks.
-
-    A block is some steps in a row of one of the two; a pair is a block of each, one after the
-    other. What is timed is forward, backward and the optimizer's update: no loader, no logging.
-    """
+    """How steps of the baseline and of this arm were timed in alternating blocks: forward, backward
+    and update, without loader. A pair is a block of each, one after the other."""
 
     seconds: float  # as in `ParityRecord`, and so is `obstacle`
     baseline_compiler: str
     baseline_batch_size: int  # examples of one of its steps in this process
     candidate_batch_size: int
     steps_per_block: int  # zero where there is an obstacle
-    obstacle: Optional[str] = None
+    obstacle: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +117,8 @@ class CompileCacheRecord:
     """Whether the compiler started from what an earlier job had compiled."""
 
     state: str
-    """One of CACHE_STATES. ``warm``: every graph came from the cache. ``cold``: there was none, or
-    it lacked some. ``ignored``: there was one, and it was not used."""
+    """One of CACHE_STATES. ``warm``: every graph came from the cache. ``cold``: none was there, or
+    it lacked some. ``ignored``: it was not used."""
     reason: str  # why the state is what it is, and what was kept for the next job, in sentences
     key: str  # sha256 of all that decides whether a cache fits: graph, libraries and hardware
     hits: int  # compiled graphs, forward and backward counted apart, that were found in the cache
@@ -130,8 +126,8 @@ class CompileCacheRecord:
     loaded_bytes: int  # of the archive that was loaded; zero where none was
     saved_bytes: int  # of the one that was kept for the next job
     load_seconds: float = 0.0  # wall-clock, to check and unpack; part of `compile_seconds`
-    cold_compile_seconds: Optional[float] = None  # of the job that filled the cache
-    cold_first_step_seconds: Optional[float] = None
+    cold_compile_seconds: float | None = None  # of the job that filled the cache
+    cold_first_step_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +137,8 @@ class Resumption:
     step: int  # the first step after it, from 0
     steady_from: int  # the first step after it that counts as steady
     lost_seconds: float
-    """Wall-clock seconds that the interruption cost: steps taken twice, the wait for a machine,
-    start-up, compilation. They are part of the job's train_seconds and total_seconds."""
+    """Wall-clock seconds that it cost (repeated steps, waiting, start-up, compilation); part of
+    train_seconds and total_seconds."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +147,8 @@ class CheckpointRecord:
 
     written: int  # checkpoints that the last process wrote
     seconds: float  # wall-clock, for writing them: part of train_seconds, and of no step's time
-    ignored: Optional[str]  # why an existing checkpoint was not used
-    resumed: Tuple[Resumption, ...] = ()
+    ignored: str | None  # why an existing checkpoint was not used
+    resumed: tuple[Resumption, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,22 +162,19 @@ class PaddedPositions:
 
 @dataclass(frozen=True)
 class PaddingRecord:
-    """How documents of different lengths were padded, and what that costs in the first epoch.
-
-    A position is one document's place for a token, computed whether a token stands there or not.
-    """
+    """How documents of different lengths were padded, and what that costs in the first epoch. A
+    position is one document's place for a token, padding included."""
 
     padding: str  # one of `compilegate.job.names.PADDINGS`
-    lengths: Tuple[int, ...]  # that steps may have, ascending; empty with ``longest``
-    bucket_lengths: Tuple[int, ...]  # the lengths that `buckets` has, or would have
+    lengths: tuple[int, ...]  # that steps may have, ascending; empty with ``longest``
+    bucket_lengths: tuple[int, ...]  # the lengths that `buckets` has, or would have
     tokens: int  # positions of the epoch that are no padding
     positions: PaddedPositions
-    histogram_upto: Tuple[int, ...]  # each bin's greatest length; the last is the sequence length
-    histogram_documents: Tuple[int, ...]
+    histogram_upto: tuple[int, ...]  # each bin's greatest length; the last is the sequence length
+    histogram_documents: tuple[int, ...]
 
     @property
     def computed(self) -> int:
-        """Positions of the epoch as it was trained."""
         return int(getattr(self.positions, self.padding))
 
     @property
@@ -203,26 +196,26 @@ class Evidence:
     arm: str
     seed: int
     recipe: Mapping[str, Scalar]  # batch_size, learning_rate, precision, epochs, steps, ...
-    compiler: Optional[CompilerRecord]
-    speed: Optional[SpeedRecord]
+    compiler: CompilerRecord | None
+    speed: SpeedRecord | None
     metrics: Mapping[str, float] = field(default_factory=dict)  # as fractions, not per cent
-    peak_memory_bytes: Optional[int] = None  # of the training, probes left out
+    peak_memory_bytes: int | None = None  # of the training, probes left out
     environment: Mapping[str, Scalar] = field(default_factory=dict)  # versions and hardware
     digests: Mapping[str, str] = field(default_factory=dict)
-    """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
-    columns are filled in when the record is written (`column_digests`)."""
-    failure: Optional[str] = None  # why the arm could not be trained, in one sentence
-    ending: Optional[str] = None  # how such a job ended: a name of `compilegate.job.endings`
-    attempts: Tuple[str, ...] = ()  # how earlier starts of the training within it did
-    parity: Optional[ParityRecord] = None
-    compile_cache: Optional[CompileCacheRecord] = None
-    checkpoints: Optional[CheckpointRecord] = None
-    memory_of: Optional[str] = None  # whose memory `peak_memory_bytes` is: one of MEMORY_OF
-    paired_speed: Optional[PairedSpeedRecord] = None
-    padding: Optional[PaddingRecord] = None
-    notes: Tuple[str, ...] = ()  # what its user should know, each in one sentence with its remedy
-    hindrances: Tuple[Hindrance, ...] = ()  # what slowed its steps, gravest first
-    printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
+    """sha256 by name. `data` and `model` are the job's to give; the columns' are filled in on
+    writing."""
+    failure: str | None = None  # why the arm could not be trained, in one sentence
+    ending: str | None = None  # how such a job ended: a name of `compilegate.job.endings`
+    attempts: tuple[str, ...] = ()  # how earlier starts of the training within it did
+    parity: ParityRecord | None = None
+    compile_cache: CompileCacheRecord | None = None
+    checkpoints: CheckpointRecord | None = None
+    memory_of: str | None = None  # whose memory `peak_memory_bytes` is: one of MEMORY_OF
+    paired_speed: PairedSpeedRecord | None = None
+    padding: PaddingRecord | None = None
+    notes: tuple[str, ...] = ()  # what its user should know, each in one sentence with its remedy
+    hindrances: tuple[Slowdown, ...] = ()  # what slowed its steps, gravest first
+    printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)
     """Driver, toolchain, load. Arms are not compared by it: a load is never the same twice."""
@@ -230,7 +223,7 @@ class Evidence:
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def resumed(self) -> Tuple[Resumption, ...]:
+    def resumed(self) -> tuple[Resumption, ...]:
         return () if self.checkpoints is None else self.checkpoints.resumed
 
 
@@ -249,14 +242,14 @@ class Examples:
     ids: npt.NDArray[np.str_]  # (examples,) stable identifiers, unique
     labels: IntArray  # (examples,) index of the true class; 0 where there are `targets`
     scores: FloatArray
-    """(examples, classes) predicted probabilities; each row sums to one. No columns where the model
-    predicts numbers, or where its losses are all that is known of an example."""
+    """(examples, classes) predicted probabilities, whose rows sum to one; no columns where the
+    model predicts numbers or only losses are known."""
     losses: FloatArray  # (examples,) loss of each example; in nats where there are scores
-    targets: Optional[FloatArray] = None  # (examples,) true values, of a model of numbers
-    predictions: Optional[FloatArray] = None  # (examples,) there exactly when `targets` is
+    targets: FloatArray | None = None  # (examples,) true values, of a model of numbers
+    predictions: FloatArray | None = None  # (examples,) there exactly when `targets` is
     slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     """By column name, (examples,) the category of each example: language, region, ..."""
-    inputs: Optional[IntArray] = None  # (examples,) a hash of what the model is given of each
+    inputs: IntArray | None = None  # (examples,) a hash of what the model is given of each
 
 
 @dataclass(frozen=True)
@@ -271,12 +264,9 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class ParityErrors:
-    """How far steps are from float64, at equal weights: one row per step, one column per tensor.
-
-    An error is the norm of the difference over the norm of the float64 tensor;
-    compilegate.job.probes.reference says what holds for gradients that are next to zero. None is
-    negative; one may be NaN or infinite.
-    """
+    """How far steps are from float64, at equal weights: one row per step, one column per tensor. An
+    error is the difference's norm over the float64 tensor's norm (`probes.reference` says what
+    holds near zero); it is not negative, and may be NaN or infinite."""
 
     tensors: npt.NDArray[np.str_]  # (tensors,) names: loss, logits, "gradient of PARAMETER"; unique
     eager: FloatArray  # (steps, tensors) eager against float64
@@ -295,24 +285,24 @@ class PairedBlocks:
 
 @dataclass(frozen=True)
 class EvidenceRecord:
-    """All of one evidence folder. Steps are of a job that measured itself and did not fail;
-    examples of such a one, unless it reported metrics alone, and of a model that was scored."""
+    """All of one evidence folder. Steps and examples are those of a job that measured itself and
+    did not fail."""
 
     evidence: Evidence
-    steps: Optional[Steps]
-    examples: Optional[Examples]
-    parity: Optional[ParityErrors] = None  # exactly when `has_parity(evidence)`
-    paired: Optional[PairedBlocks] = None  # exactly when `has_paired_speed(evidence)`
-    trained_on: Optional[TrainedOn] = None
+    steps: Steps | None
+    examples: Examples | None
+    parity: ParityErrors | None = None  # exactly when `has_parity(evidence)`
+    paired: PairedBlocks | None = None  # exactly when `has_paired_speed(evidence)`
+    trained_on: TrainedOn | None = None
     as_written: bool = True  # whether evidence.json holds its own digest: nothing was changed
 
 
 Table = Union[Steps, Examples, ParityErrors, PairedBlocks, TrainedOn]
 
 
-def columns(table: Table) -> Dict[str, npt.NDArray[Any]]:
+def columns(table: Table) -> dict[str, npt.NDArray[Any]]:
     """The columns of a table by name, as its file and its digest have them."""
-    found: Dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, npt.NDArray[Any]] = {}
     for each in fields(table):
         value = getattr(table, each.name)
         if each.name == "slices":
@@ -341,7 +331,7 @@ _FRACTION = re.compile(
 
 
 def above_one(metric: str, value: float) -> bool:
-    """Whether a metric that is a fraction by its name (`accuracy`, `macro_f1`, `eval_auc`) has a
-    value that no fraction has, as a percentage would; False for what is no number."""
+    """Whether a metric that is a fraction by its name (`accuracy`, `macro_f1`) exceeds one, as a
+    percentage would."""
     fraction = _FRACTION.search(metric.lower().replace("/", "_").replace("-", "_"))
     return fraction is not None and value > 1.0 + 1e-6  # a rounding error is none

@@ -1,17 +1,13 @@
-"""The steady state: which steps a speed is measured on, by one rule for all jobs. Pure.
+"""The steady steps, on which a speed is measured, by one rule for all jobs. Pure.
 
-A job says where it thinks its steps are steady. Taken at its word, a baseline whose first step of
-30 s counts is slow, and a candidate that counts its last ten steps of 200 is fast. So the times
-themselves are looked at. Warm-up is the first step of each process and the five that follow it; and
-so is a step in the first half of the training, or in what the job calls its warm-up, that takes
-many times what is usual and more than any step behind these, since it compiled, with five more.
-Everything else counts, stalls and slow steps as well, since they are paid for; so do unusual steps
-that keep coming, which are not compilation.
+Taken at its word, a baseline that counts a first step of 30 s is slow. So the times decide: warm-up
+is the first step of each process and the five after it, and each early step (in the first half, or
+in what the job calls warm-up) that takes many times the usual and more than any later step, since
+it compiled, and five more. All else counts, stalls included, since they are paid for; so do unusual
+steps that keep coming.
 """
 
 from __future__ import annotations
-
-from typing import List
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +32,6 @@ def are_durations(seconds: FloatArray) -> Mask:
 
 
 def steady_mask(evidence: Evidence, steps: Steps) -> Mask:
-    """(steps,) which steps are steady."""
     seconds = steps.seconds
     steady: Mask = np.ones(len(seconds), dtype=np.bool_)
     for first in (0, *(each.step for each in evidence.resumed)):
@@ -47,14 +42,12 @@ def steady_mask(evidence: Evidence, steps: Steps) -> Mask:
 
 
 def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
-    """The times of the steady steps."""
     return steps.seconds[steady_mask(evidence, steps)]
 
 
 def added_seconds(evidence: Evidence, steps: Steps) -> float:
-    """What the steps of the first process that are not steady took more than usual: what compiling
-    took, by the steps alone. Zero where nothing beyond their own spread shows, or none is steady.
-    """
+    """What the unsteady steps of the first process took more than usual: the time of compilation,
+    by the steps alone. Zero where it does not exceed their own spread."""
     steady = steady_mask(evidence, steps)
     if not steady.any():
         return 0.0
@@ -65,7 +58,7 @@ def added_seconds(evidence: Evidence, steps: Steps) -> float:
     return added if added > WARM_UP * usual else 0.0
 
 
-def _compiling(evidence: Evidence, seconds: FloatArray, steady: Mask) -> List[int]:
+def _compiling(evidence: Evidence, seconds: FloatArray, steady: Mask) -> list[int]:
     """The steps that the times show to have compiled something."""
     if not steady.any():
         return []

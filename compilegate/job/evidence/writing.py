@@ -7,7 +7,7 @@ import hashlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +41,12 @@ def document_digest(document: Mapping[str, Any]) -> str:
 
 
 def column_digests(
-    steps: Optional[Steps],
-    examples: Optional[Examples],
-    parity: Optional[ParityErrors],
-    paired: Optional[PairedBlocks] = None,
-    trained_on: Optional[TrainedOn] = None,
-) -> Dict[str, str]:
+    steps: Steps | None,
+    examples: Examples | None,
+    parity: ParityErrors | None,
+    paired: PairedBlocks | None = None,
+    trained_on: TrainedOn | None = None,
+) -> dict[str, str]:
     """The digests of what there is, by the keys of `Evidence.digests`."""
     tables = {"steps": steps, "parity": parity, "paired": paired, "trained_on": trained_on}
     found = {name: _digest(columns(table)) for name, table in tables.items() if table is not None}
@@ -56,8 +56,7 @@ def column_digests(
 
 
 def examples_digest(examples: Examples) -> str:
-    """The digest of each example's id, label, target and input in order: jobs that agree saw the
-    same examples."""
+    """The digest of each example's id, label, target and input in order."""
     digest = hashlib.sha256()
     optional = [each for each in (examples.targets, examples.inputs) if each is not None]
     rows = [examples.ids, examples.labels, *optional]
@@ -68,7 +67,6 @@ def examples_digest(examples: Examples) -> str:
 
 
 def outputs_digest(examples: Examples) -> str:
-    """The digest of the model's outputs: scores, losses, predicted numbers."""
     found = columns(examples)
     outputs = ("scores", "losses", "predictions")
     return _digest({name: found[name] for name in outputs if name in found})
@@ -124,13 +122,12 @@ class TrainedRows:
     """The hashes of training examples, given at once or batch by batch."""
 
     def __init__(self) -> None:
-        self._parts: Dict[str, List[IntArray]] = {"ids": [], "inputs": []}
+        self._parts: dict[str, list[IntArray]] = {"ids": [], "inputs": []}
 
     def add(
-        self, ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
+        self, ids: Any = None, inputs: Any = None, slices: Mapping[str, Any] | None = None
     ) -> None:
-        """Take more of them in: `ids`, `inputs` or categories by column. Memory does not grow with
-        their number."""
+        """Take in more `ids`, `inputs`, or categories by column, in constant memory."""
         for name, values in {"ids": ids, "inputs": inputs}.items():
             if values is not None:
                 self._keep(name, hashed(values))
@@ -143,7 +140,7 @@ class TrainedRows:
         if len(parts) > 500 or len(hashes) > 5000:  # often enough for memory, seldom for time
             parts[:] = [_smallest(parts)]
 
-    def kept(self) -> Optional[TrainedOn]:
+    def kept(self) -> TrainedOn | None:
         """The smallest of each, in order, each once; None where there are none."""
         if not any(self._parts.values()):
             return None
@@ -157,29 +154,27 @@ def _smallest(parts: Sequence[IntArray]) -> IntArray:
     return np.asarray(np.unique(joined)[:MOST_HASHES])
 
 
-def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
+def record_failure(output_data_dir: str | Path, evidence: Evidence) -> None:
     """Write evidence that says why a job left no model, and print the reason."""
     print(f"recorded: arm {evidence.arm} left no model: {evidence.failure}", flush=True)
     write_evidence(output_data_dir, evidence)
 
 
 def write_evidence(
-    output_data_dir: Union[str, Path],
+    output_data_dir: str | Path,
     evidence: Evidence,
-    steps: Optional[Steps] = None,
-    examples: Optional[Examples] = None,
-    parity: Optional[ParityErrors] = None,
+    steps: Steps | None = None,
+    examples: Examples | None = None,
+    parity: ParityErrors | None = None,
     *,
-    paired: Optional[PairedBlocks] = None,
-    trained_on: Optional[TrainedOn] = None,
+    paired: PairedBlocks | None = None,
+    trained_on: TrainedOn | None = None,
 ) -> Path:
-    """Write the evidence folder, in place of an earlier one, and return it. A folder that has
-    `evidence.json` is whole: it is removed first and written last.
+    """Write the evidence folder in place of an earlier one. `evidence.json` is removed first and
+    written last, so a folder that has it is whole.
 
-    Digests of the columns are added to the evidence's own, where it does not name them itself.
-    Raises EvidenceError when a job that measured itself and did not fail lacks steps, or examples
-    and metrics both; when a table and its record in the evidence do not belong together; or if an
-    example id is not valid text.
+    Digests of the columns are added. Raises EvidenceError when a measured job lacks steps, or both
+    examples and metrics; when a table lacks its record; or if an example id is not valid text.
     """
     if evidence.origin == Origin.MEASURED and evidence.failure is None:
         if None in (steps, evidence.speed, evidence.compiler):

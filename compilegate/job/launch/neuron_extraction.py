@@ -1,12 +1,9 @@
 """Compiles a training script's graphs ahead of its training, on Trainium.
 
-Runs the script named by `--training_script` under `neuron_parallel_compile`, which goes through its
-steps without calculating anything, and then compiles every graph that it met, side by side, into
-the cache that NEURON_COMPILE_CACHE_URL names. The other arguments are the script's own.
-
-What such a run computes means nothing: its loss may be zero, or no number, at which a script does
-well to end. So the tool is set to compile what it met until then. Where the tool itself fails,
-training compiles as it goes, and its evidence shows what that took: a failure here ends nothing.
+Runs `--training_script` with its arguments under `neuron_parallel_compile`, which goes through its
+steps without calculating and compiles the graphs side by side into NEURON_COMPILE_CACHE_URL. Losses
+mean nothing then, so the script may fail. A failure here ends nothing: training compiles as it
+goes.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""Starts a training script of a workload's own, and writes what evidence the script does not write.
+"""Starts a workload's own training script, and writes the evidence that the script does not write.
 
-Variables of the request say which script is meant, in how many processes it runs on each machine,
-whether its failure is evidence (a candidate that cannot be trained must not keep the baseline from
-its release), and which metrics to catch where the script only prints them. The script gets its own
-arguments and no others; what its job is, it finds in a variable (`compilegate.job.script.told`).
+Variables of the request name the script, its processes on each machine, whether a failure is
+evidence, and which printed metrics to catch. The script gets its own arguments; its job is in a
+variable.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import Sequence, Tuple
+from typing import Sequence
 
 from compilegate.job import names
 from compilegate.job.evidence import (
@@ -22,14 +21,20 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 from compilegate.job.launch import script_process
-from compilegate.job.launch.printed_metrics import (
+from compilegate.job.launch.script_arguments import (
+    hyperparameters,
+    script_arguments,
+    script_environment,
+)
+from compilegate.job.launch.supervisor import (
     LEAST_INTERVALS,
     TOO_FEW,
+    Failure,
+    Launch,
     PrintedMetrics,
     printed_speed,
+    supervise,
 )
-from compilegate.job.launch.supervisor import Failure, Launch, supervise
-from compilegate.job.launch.told import hyperparameters, script_arguments, script_environment
 from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.environment import checkup
 
@@ -43,14 +48,13 @@ NO_EVIDENCE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the script to its end; returns the exit status for this process."""
     recipe = hyperparameters(arguments)
     environment = script_environment(recipe, os.environ)
     name_gpus(environment)
     output = os.environ[names.OUTPUT_DATA_VARIABLE]
     processes = os.environ.get(names.PROCESSES_VARIABLE)
 
-    def known(attempts: Tuple[str, ...]) -> Evidence:
+    def known(attempts: tuple[str, ...]) -> Evidence:
         """What is known without the script: its arguments, and how earlier starts of it ended."""
         return Evidence(
             job=os.environ["TRAINING_JOB_NAME"],
@@ -74,9 +78,9 @@ def main(arguments: Sequence[str]) -> int:
         )
         record_failure(output, failed)
 
-    def conclude(printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
+    def conclude(printed: PrintedMetrics, attempts: tuple[str, ...]) -> None:
         metrics, speeds = printed.values, printed.series.get(names.SPEED_METRIC)
-        notes: Tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         if speeds:
             metrics[names.SPEED_METRIC] = printed_speed(speeds)
             compiled = recipe.get(names.COMPILER, "eager") != "eager"

@@ -1,12 +1,9 @@
-"""Stands for a training script in each process of an arm's job: seeds the process, then becomes it.
+"""Seeds a process of an arm's job, then becomes its training script.
 
-The arm's seed is set before the script's first line: of Python's generator at once, of NumPy's and
-torch's when the script imports them. An import here would come before what the script sets first,
-such as OMP_NUM_THREADS.
-
-The script is in SCRIPT_VARIABLE; its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
-where a launcher in between would not pass them on as declared. Launchers of PyTorch/XLA import this
-file and call `_mp_fn(index)`; others run it.
+The arm's seed is set before the script's first line: Python's generator at once, NumPy's and
+torch's when the script imports them, since it may set OMP_NUM_THREADS first. The script is in
+SCRIPT_VARIABLE; its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE. Launchers of
+PyTorch/XLA import this file and call `_mp_fn(index)`.
 """
 
 from __future__ import annotations
@@ -20,16 +17,16 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Sequence
 
 from compilegate.job import names
-from compilegate.job.launch.told import job_text
+from compilegate.job.launch.script_arguments import job_text
 
 
 def seed_process(seed: int) -> None:
     """Seed the generators of Python, NumPy and torch; those of a library when it is imported."""
     random.seed(seed)
-    seeds: Dict[str, Callable[[Any], None]] = {
+    seeds: dict[str, Callable[[Any], None]] = {
         "numpy.random": lambda module: module.seed(seed % 2**32),
         "torch": lambda module: module.manual_seed(seed),  # of its CPU and every GPU
     }
@@ -42,14 +39,14 @@ def seed_process(seed: int) -> None:
 class _OnImport(MetaPathFinder):
     """Calls a function with a module when it has been imported for the first time."""
 
-    def __init__(self, calls: Dict[str, Callable[[Any], None]]) -> None:
+    def __init__(self, calls: dict[str, Callable[[Any], None]]) -> None:
         self._calls = calls  # by the modules' names
 
     def find_spec(
-        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
-    ) -> Optional[ModuleSpec]:
-        """As the other finders have it, with a loader that calls the function. To be found is not
-        to be imported: many a library looks whether torch is there."""
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As the other finders have it, with a loader that calls the function: to be found is not
+        to be imported."""
         if name not in self._calls:
             return None
         others = [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]
@@ -103,8 +100,8 @@ def _become() -> str:
 
 
 def _run(script: str) -> None:
-    """Run the script as Python runs a file. It stays `__main__` to the end of the process: what the
-    job does at its exit, and threads of the script, look its classes up there."""
+    """Run the script as Python runs a file. It stays `__main__`, where its classes are looked up to
+    the end."""
     module, path = ModuleType("__main__"), os.path.abspath(script)
     loader = SourceFileLoader("__main__", path)
     module.__file__, module.__loader__ = path, loader

@@ -1,10 +1,9 @@
-"""Starts a training script on every GPU, in the images of PyTorch 1.10.2 and before: their training
-toolkit knows no other way. The script is the hyperparameter `training_script`, beside all others.
+"""Starts a training script on every GPU in images of PyTorch 1.10.2 and before. The script is the
+hyperparameter `training_script`.
 
-AWS's launcher, `torch_xla.distributed.sm_dist`, puts arguments into a shell's command line, and
-makes `--flag` of `--flag True` and nothing of `--flag False`. So it starts `script_process.py`,
-which finds the script's arguments in a variable. They come from the toolkit's variable, since the
-toolkit's arguments do not tell True from "True".
+AWS's launcher `torch_xla.distributed.sm_dist` makes `--flag` of `--flag True` and drops `--flag
+False`. So it starts `script_process.py`, which finds the arguments in a variable, taken from the
+toolkit's, since its command line does not tell True from "True".
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping
+from typing import Any, Mapping
 
 from compilegate.job import names
 from compilegate.job.launch import script_process
@@ -21,8 +20,7 @@ from compilegate.job.machine.accelerators import name_gpus
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run the launcher to its end; returns the exit status."""
-    declared: Dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
+    declared: dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
     if "training_script" not in declared:
         print("error: the hyperparameter training_script is missing", file=sys.stderr)
         return 2
@@ -38,7 +36,7 @@ def main(environment: Mapping[str, str]) -> int:
     return subprocess.call([*launcher, script_process.__file__], env=child)
 
 
-def _words(name: str, value: Any) -> List[str]:
+def _words(name: str, value: Any) -> list[str]:
     """One hyperparameter, as the toolkit passes it to a script that it starts itself."""
     if isinstance(value, dict):
         text = ",".join(f"{key}={item}" for key, item in sorted(value.items()))

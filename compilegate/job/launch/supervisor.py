@@ -1,12 +1,9 @@
-"""Runs the training of a job in a child process, and answers for every way in which that can end.
+"""Runs a job's training in a child process, and handles every way in which that can end.
 
-A compiler that generates native code can end the process with a signal, and the kernel or a person
-can kill it, which no ``except`` sees. The parent imports no torch and does not die with it. By the
-table of `compilegate.job.endings` it starts the training again, or gives the reason: to the
-platform, or to the evidence where the request says that a failure is recorded. A job that recorded
-its failure ends well, so that the baseline is released.
-
-The child's output passes through, requests to stop reach it, and it is ended at a deadline.
+Native code can end the process with a signal, and the kernel or a person can kill it. The parent
+imports no torch. By the table of `endings` it starts the training again, reports the failure, or
+records it as evidence, where the job then succeeds so that the baseline is released. Output passes
+through, requests to stop are passed on, and a deadline is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,11 +22,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Callable, Mapping, Optional, Sequence, Tuple
+from typing import IO, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 
 from compilegate.job import endings, names
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.launch.printed_metrics import PrintedMetrics
+from compilegate.job.evidence import above_one
 from compilegate.job.launch.torchrun import read_note, torchrun_command
 from compilegate.job.machine.world import host_rank, hosts
 
@@ -48,34 +46,30 @@ _OURS = re.compile(r"^compilegate\.[\w.]+Error: ")  # before what is already a s
 
 @dataclass(frozen=True)
 class Failure:
-    """A training that left no model."""
-
     reason: str  # one sentence
     ending: endings.Ending
-    attempts: Tuple[str, ...]  # how earlier starts of it within this job ended
+    attempts: tuple[str, ...]  # how earlier starts of it within this job ended
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What is started, and what to make of its end."""
-
     program: Sequence[str]  # a script, or ``-m MODULE``, and its arguments
     without_evidence: str  # the reason, where it ends well and leaves no evidence
     environment: Mapping[str, str]  # the child's
-    processes: Optional[int] = None
+    processes: int | None = None
     """Started by torchrun on each machine; None for one process without it."""
-    record: Optional[Callable[[Failure], None]] = None
+    record: Callable[[Failure], None] | None = None
     """Makes a failure evidence; without it the failure ends the job."""
-    conclude: Optional[Callable[[PrintedMetrics, Tuple[str, ...]], None]] = None
-    """Writes the evidence of a script that only prints its metrics, from these and from how earlier
-    starts of it ended."""
+    conclude: Callable[[PrintedMetrics, tuple[str, ...]], None] | None = None
+    """Writes the evidence of a script that only prints its metrics, from these and earlier endings.
+    """
 
 
 def supervise(launch: Launch) -> int:
     """Run the training to its end; returns the exit status for this process."""
     stop_requests = StopRequests()
     leads = host_rank(os.environ) == 0  # the first of the job's machines writes the evidence
-    earlier: Tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
     while True:
         printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
         ending, reason, by_input = _run(launch, stop_requests, printed, earlier)
@@ -104,7 +98,7 @@ def supervise(launch: Launch) -> int:
         _clear()
 
 
-def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple[str, ...]) -> bool:
+def _concluded(launch: Launch, printed: PrintedMetrics | None, earlier: tuple[str, ...]) -> bool:
     """Whether there is evidence, or a profile in its place."""
     if launch.conclude is not None and printed is not None:
         launch.conclude(printed, earlier)
@@ -115,10 +109,9 @@ def _concluded(launch: Launch, printed: Optional[PrintedMetrics], earlier: Tuple
 
 
 def _discard_compiled_code() -> None:
-    """Remove the archives that a process may have loaded its code from, so that the next one
-    compiles anew. Without `compilegate.job.cache`, which imports torch."""
+    """Remove loaded compile-cache archives: the training that crashed may have run their code."""
     archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
-    for archive in sorted(Path(archives).glob("*.tar")) if archives else ():
+    for archive in sorted(Path(archives).glob("*.zip")) if archives else ():
         archive.unlink()
         print(f"compile cache: {archive.name} was removed: its code may be why", flush=True)
 
@@ -136,43 +129,37 @@ def _clear() -> None:
 
 
 class StopRequests:
-    """Requests to stop that reach this process from now on, passed on to the one that it waits for.
-
-    Made before a child is started: one that came in between would end this process alone, and leave
-    the child running with its output open.
-    """
+    """SIGTERM and SIGINT, passed on to the training from the supervisor's first moment."""
 
     def __init__(self) -> None:
         self.first = 0  # the signal that came first; 0 where none did
-        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._child: subprocess.Popen[bytes] | None = None
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._receive)
 
     def pass_on_to(self, child: subprocess.Popen[bytes]) -> None:
-        """Send it what came, and what comes."""
         missed, self._child = self.first, child
         if missed:
             child.send_signal(missed)
 
-    def _receive(self, number: int, _frame: Optional[FrameType]) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         self.first = self.first or number
         if self._child is not None:
             self._child.send_signal(number)
 
 
 _Ended = Tuple[Optional[endings.Ending], str, bool]
-"""How one start of the training ended, None as if all was well; the reason, in one sentence; and
-whether every arm would fail like that."""
+"""How one start of the training ended (None: well), the reason, and whether every arm would fail
+like that."""
 
 
 def _run(
     launch: Launch,
     stop_requests: StopRequests,
-    printed: Optional[PrintedMetrics],
-    earlier: Tuple[str, ...],
+    printed: PrintedMetrics | None,
+    earlier: tuple[str, ...],
 ) -> _Ended:
-    """Run the training once. Where metrics are to be caught, all of its output is searched; it is
-    stopped when they turn out to be wrong."""
+    """Run the training once, and stop it where printed metrics turn out to be wrong."""
     killed_before = endings.killed_for_memory()
     command = [sys.executable, *launch.program]
     if launch.processes is not None:
@@ -228,8 +215,8 @@ def _run(
 
 
 def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
-    """Wait for its end. It is ended some time before the job's limit, at which the platform would
-    fail the whole execution: True."""
+    """Wait for its end. At the deadline, some time before the platform would fail the whole
+    execution, end it: True."""
     limit = os.environ.get(names.TIME_LIMIT_VARIABLE)
     seconds = None
     if limit:
@@ -250,7 +237,7 @@ def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
 
 def _pass_on(
     child: subprocess.Popen[bytes],
-    printed: Optional[PrintedMetrics],
+    printed: PrintedMetrics | None,
     stream: IO[bytes],
     onward: IO[bytes],
     end: bytearray,
@@ -279,3 +266,89 @@ def _last_exception(printed: bytearray) -> str:
     """The last exception that a script raised, in one line; empty where there is none."""
     found = _EXCEPTION.findall(printed.decode(errors="replace"))
     return _OURS.sub("", found[-1]) if found else ""
+
+
+# Metrics caught in what a script prints.
+
+MOST_RECORDED = 50  # values of one metric that the evidence holds
+LEAST_INTERVALS = 3  # fewer printed speeds show no steady state
+TOO_FEW = (
+    "the speed was printed fewer than three times: if it is an average of the whole run, the time "
+    "to compile is in it; print the speed of each interval of steps, or time the steps with "
+    "compilegate.job (evidence = 'written')"
+)
+_SLOW = 0.5  # of the later speeds' median: something was compiled in an interval below that
+
+
+class PrintedMetrics:
+    """The values of each metric in the lines that were read, in order."""
+
+    def __init__(self, expressions: Mapping[str, str], percent: Iterable[str] = ()) -> None:
+        self._expressions = {name: re.compile(text) for name, text in expressions.items()}
+        self._percent = frozenset(percent)
+        self.series: dict[str, list[float]] = {}
+        self.fault: str | None = None  # why a value is not what it should be, in one sentence
+
+    @classmethod
+    def declared(cls, variables: Mapping[str, str]) -> PrintedMetrics | None:
+        """Those that the job's environment names; None if there are none."""
+        named = {
+            name[len(names.PRINTED_VARIABLE) :]: text
+            for name, text in variables.items()
+            if name.startswith(names.PRINTED_VARIABLE)
+        }
+        return cls(named, variables.get(names.PERCENT_VARIABLE, "").split()) if named else None
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {name: values[-1] for name, values in self.series.items()}
+
+    @property
+    def recorded(self) -> dict[str, tuple[float, ...]]:
+        """All values of each in order, or `MOST_RECORDED` of them with the first and last one."""
+        return {name: _thinned(values) for name, values in self.series.items()}
+
+    def read(self, line: bytes) -> None:
+        text = line.decode(errors="replace")
+        for name, expression in self._expressions.items():
+            for found in expression.finditer(text):
+                try:
+                    printed = float(found.group(1))
+                except (TypeError, ValueError):  # the group caught nothing, or what is no number
+                    continue
+                value = printed / 100 if name in self._percent else printed
+                if self.fault is None and above_one(name, value):
+                    self.fault = self._fault(name, printed, text.strip())
+                self.series.setdefault(name, []).append(value)
+
+    def _fault(self, name: str, printed: float, line: str) -> str:
+        expected, remedy = "a fraction of 1 at most", ""
+        if name in self._percent:
+            expected = "100 at most, since program.percent names it"
+        elif printed <= 100:
+            remedy = f"put percent = [{name!r}] into [program] if it is printed in per cent, or "
+        return (
+            f"{name} was printed as {printed:g} (in the line {line[:100]!r}), expected {expected}: "
+            f"{remedy}let the expression of program.metrics.{name} catch another number"
+        )
+
+
+def _thinned(values: Sequence[float]) -> tuple[float, ...]:
+    if len(values) <= MOST_RECORDED:
+        return tuple(values)
+    last, count = len(values) - 1, MOST_RECORDED - 1
+    return tuple(values[round(last * each / count)] for each in range(MOST_RECORDED))
+
+
+def printed_speed(values: Sequence[float]) -> float:
+    """Samples per second by all printed speeds, stalls included, without the warm-up: the first
+    value and later ones as slow as compilation. Of fewer than three the last counts."""
+    wrong = [value for value in values if not value > 0]  # NaN too; the gate has its reason
+    if wrong:
+        return wrong[0]
+    if len(values) < LEAST_INTERVALS:
+        return values[-1]
+    half = len(values) // 2
+    slow = _SLOW * statistics.median(values[half:])
+    steady_from = next((at for at in range(1, half) if values[at] >= slow), half)
+    return statistics.harmonic_mean(values[steady_from:])

@@ -1,9 +1,8 @@
-"""torch's own launcher on every machine of a job, and why one of its processes failed.
+"""torch's launcher on every machine of a job, and why one of its processes failed.
 
-The job itself starts torchrun, so that the same thing runs on every platform. When one process
-fails, torchrun ends the others and says only that it did. So the one that fails leaves a note for
-the supervisor. For one that a signal killed, torchrun's own process (`main`) leaves it; by then
-another may have noted that it lost its connection. torch, which may be why, is imported to run it.
+When one process fails, torchrun ends the others and says only that it did. So the failing one
+leaves a note for the supervisor; for one that a signal killed, torchrun's own process (`main`)
+does.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 from compilegate.job.compilers.failures import explained
 from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
-REPORTED_FAILURE = 3  # exit status of a process that said itself why it failed
+REPORTED_FAILURE = 3  # exit status of a process that left a note
 _PEER_GONE = (  # in the words of gloo and NCCL
     "Connection closed by peer",
     "Connection reset by peer",
@@ -31,14 +30,11 @@ _PEER_GONE = (  # in the words of gloo and NCCL
     "remote process exited",
 )
 PORT = "29500"
-"""The port at which several machines meet, where none is given: on SageMaker a job has its machines
-to itself. Here jobs share one, and the local target gives each a free port."""
+"""Where several machines meet, by default: on SageMaker a job has its machines to itself."""
 
 
 @dataclass(frozen=True)
 class FailureNote:
-    """Why a process failed."""
-
     reason: str
     by_input: bool = False  # every arm would fail of it
     signal: int = 0  # what killed it; 0 for one that ended by itself
@@ -46,11 +42,8 @@ class FailureNote:
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
-    """In a process that a supervisor started: write the note. False in any other process.
-
-    What failed first is the reason, and other processes fail because of it: a later note takes its
-    place only where the first says no more than that another process was gone.
-    """
+    """Write the note, in a process that a supervisor started; else return False. The first note
+    stays, unless it says only that another process was gone."""
     if not environment.get(FAILURE_NOTE_VARIABLE):
         return False
     path = Path(environment[FAILURE_NOTE_VARIABLE])
@@ -61,8 +54,7 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
     return True
 
 
-def read_note(path: Path) -> Optional[FailureNote]:
-    """The note, if one was left."""
+def read_note(path: Path) -> FailureNote | None:
     try:
         return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
@@ -83,9 +75,9 @@ def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
 
 def torchrun_command(
     processes: int, program: Sequence[str], environment: Mapping[str, str]
-) -> List[str]:
-    """What runs `program` (a script or ``-m NAME``, then its arguments) in so many processes on
-    this machine, which meet those of the job's other machines."""
+) -> list[str]:
+    """What runs `program` (a script or ``-m NAME``, then its arguments) in that many processes on
+    this machine, together with the job's other machines."""
     machines = hosts(environment)
     if len(machines) > 1:
         meeting = [
@@ -101,7 +93,6 @@ def torchrun_command(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run torchrun to its end; returns the exit status."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.run import main as torchrun  # noqa: PLC0415
 

@@ -1,10 +1,8 @@
-"""What a machine has to compute with beside its processor: GPUs, or Trainium. Needs no torch.
+"""A machine's GPUs or Trainium, by its driver, without torch; where a process computes is
+`place_of`.
 
-Where a process computes is another fact (`place_of`): a compiler that keeps the accelerator to
-itself leaves torch's own device on the host. So the driver is asked here, and no framework.
-
-A machine may be described instead, in `MACHINE_VARIABLE`: then this one's processor stands in for
-its accelerator, and whatever asks for the machine gets the described one::
+A machine may be described in `MACHINE_VARIABLE` instead; this one's processor then computes in
+place of its accelerator::
 
     {"accelerator": "V100", "kind": "cuda", "count": 1, "memory_gib": 16, "capability": "7.0"}
 """
@@ -16,7 +14,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, MutableMapping, Optional, Sequence
+from typing import Mapping, MutableMapping, Sequence
 
 from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import nvidia_smi
@@ -36,16 +34,14 @@ class Accelerators:
     kind: str  # one of KINDS
     name: str
     count: int
-    memory_bytes: Optional[int] = None  # what each has; None where nothing says
-    capability: Optional[str] = None  # NVIDIA's compute capability, such as 7.0, where known
+    memory_bytes: int | None = None  # what each has; None where nothing says
+    capability: str | None = None  # NVIDIA's compute capability, such as 7.0, where known
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A job's machine, found or described."""
-
-    accelerators: Optional[Accelerators]
-    described: Optional[str] = None  # the description, where the machine is not this one
+    accelerators: Accelerators | None
+    described: str | None = None  # the description, where the machine is not this one
 
 
 def this_machine() -> Machine:
@@ -57,7 +53,6 @@ def this_machine() -> Machine:
 
 
 def read_description(text: str) -> Machine:
-    """A description as `MACHINE_VARIABLE` holds it. Raises InputError."""
     try:
         found = json.loads(text)
         accelerators = _described(**found)
@@ -70,12 +65,12 @@ def read_description(text: str) -> Machine:
 
 
 def _described(
-    accelerator: Optional[str] = None,
+    accelerator: str | None = None,
     kind: str = CUDA,
     count: int = 1,
-    memory_gib: Optional[float] = None,
-    capability: Optional[str] = None,
-) -> Optional[Accelerators]:
+    memory_gib: float | None = None,
+    capability: str | None = None,
+) -> Accelerators | None:
     if accelerator is None:
         return None
     if kind not in KINDS:
@@ -91,7 +86,7 @@ def _described(
     )
 
 
-def describing(accelerators: Optional[Accelerators]) -> str:
+def describing(accelerators: Accelerators | None) -> str:
     """The description of a machine with these, to be set in `MACHINE_VARIABLE`."""
     if accelerators is None:
         return json.dumps({"accelerator": None})
@@ -108,9 +103,9 @@ def describing(accelerators: Optional[Accelerators]) -> str:
 
 
 @functools.lru_cache(maxsize=None)
-def _found(visible: Optional[str]) -> Optional[Accelerators]:
-    """Those of this machine that CUDA_VISIBLE_DEVICES leaves; a GPU before anything else. Several
-    kinds have all their names, and the least memory and capability."""
+def _found(visible: str | None) -> Accelerators | None:
+    """The accelerators that CUDA_VISIBLE_DEVICES leaves. Several kinds have all their names, and
+    the least memory and capability."""
     rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
     chosen = visible_gpus(rows, visible)
     if chosen:
@@ -131,9 +126,9 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
     return Accelerators(NEURON, name, len(devices))
 
 
-def visible_gpus(gpus: Sequence[_Gpu], visible: Optional[str]) -> List[_Gpu]:
-    """Those of the GPUs, by index or uuid, that CUDA_VISIBLE_DEVICES leaves; all where it is not
-    set. As in CUDA, a name of no GPU hides those after it."""
+def visible_gpus(gpus: Sequence[_Gpu], visible: str | None) -> list[_Gpu]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, by index or uuid. As in CUDA, an unknown name
+    hides those after it."""
     if visible is None:
         return list(gpus)
     chosen = []
@@ -150,14 +145,12 @@ def place_of(
     device_type: str,
     machine: Machine,
     *,
-    hardware: Optional[str] = None,
+    hardware: str | None = None,
     computes_on: Sequence[str] = (CUDA,),
 ) -> str:
-    """HOST, one of KINDS, or what torch calls another device.
-
-    `hardware` is what XLA says that its device is. `computes_on`: the kinds of accelerator that the
-    compiler can use. Of a described machine, this one's processor stands in for such a one.
-    """
+    """HOST, one of KINDS, or torch's name of another device. `hardware` is XLA's name of its
+    device; `computes_on` are the compiler's kinds, which this processor stands in for on a
+    described machine."""
     place = device_type if hardware is None else _XLA_HARDWARE.get(hardware, hardware.lower())
     has = machine.accelerators
     if place == HOST and machine.described and has and has.kind in computes_on:
@@ -172,18 +165,14 @@ def declared_gpus(environment: Mapping[str, str]) -> int:
 
 
 def name_gpus(environment: MutableMapping[str, str]) -> None:
-    """Set GPU_NUM_DEVICES, unless somebody has: where it is missing, torch_xla 1.x ends with
-    "Missing XLA configuration"."""
+    """Set GPU_NUM_DEVICES unless it is set: torch_xla 1.x fails without it."""
     if declared_gpus(environment):
         environment.setdefault(GPU_COUNT_VARIABLE, str(declared_gpus(environment)))
 
 
-def require_gpus(
-    environment: Mapping[str, str], place: str, torch: str, cuda: Optional[str]
-) -> None:
-    """Raises ArmError where the machine has GPUs and the process computes on the host: every arm
-    would, and a gate that compares them would never know. `torch` is its release, and `cuda` the
-    one that it was built for."""
+def require_gpus(environment: Mapping[str, str], place: str, torch: str, cuda: str | None) -> None:
+    """Raise ArmError where the machine has GPUs and the process computes on the host: every arm
+    would, and no gate would know. `cuda` is what torch was built for."""
     declared = declared_gpus(environment)
     if place != HOST or not declared:
         return

@@ -1,8 +1,5 @@
-"""What a job ran on, for the evidence: versions, hardware, and how torch was set to compute.
-
-float32 is not always float32: a GPU may multiply in TF32, which has ten bits of the mantissa, and a
-CPU in bfloat16. cuDNN may try its algorithms out (benchmark) and take another one in another job,
-and some operations have a slower variant that repeats itself. Whoever compares arms has to know.
+"""What a job ran on, for the evidence: versions, hardware, load, and how torch was set to compute.
+float32 may mean TF32 on a GPU and bfloat16 on a CPU, and cuDNN may choose algorithms at run time.
 """
 
 from __future__ import annotations
@@ -10,7 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Mapping
 
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import HOST, Machine
@@ -20,12 +17,12 @@ EXACT = "ieee"  # as torch calls plain float32
 
 
 def describe_machine(
-    machine: Machine, place: Optional[str], environment: Mapping[str, str]
-) -> Dict[str, Scalar]:
-    """Versions of what decides the arithmetic, and what the machine has, alike for every process
-    on it. `place` is where this one computes; None is a program without torch."""
+    machine: Machine, place: str | None, environment: Mapping[str, str]
+) -> dict[str, Scalar]:
+    """Versions that decide the arithmetic, and the hardware, alike for every process on it. `place`
+    is where this one computes; None without torch."""
     has = machine.accelerators
-    found: Dict[str, Scalar] = {
+    found: dict[str, Scalar] = {
         "python": platform.python_version(),
         "transformers": version_of("transformers"),
         "numpy": version_of("numpy"),
@@ -52,9 +49,8 @@ def describe_machine(
     return found
 
 
-def arithmetic_settings(environment: Mapping[str, str]) -> Dict[str, Scalar]:
-    """How torch is set in this process, whatever it computes on. The `float32_` ones are `ieee`,
-    `tf32` or `bf16`."""
+def arithmetic_settings(environment: Mapping[str, str]) -> dict[str, Scalar]:
+    """How torch is set in this process. The `float32_` settings are `ieee`, `tf32` or `bf16`."""
     import torch  # noqa: PLC0415 - as above
 
     backends: Any = torch.backends
@@ -85,17 +81,16 @@ def arithmetic_settings(environment: Mapping[str, str]) -> Dict[str, Scalar]:
     }
 
 
-def _precision_set(place: Any) -> Optional[str]:
-    """By the names that torch has from 2.9 on; None where it has none. `none` is no setting, in the
-    place itself as in those that it follows."""
+def _precision_set(place: Any) -> str | None:
+    """By torch's names since 2.9; None where there are none. `none` is no setting."""
     try:
-        precision: Optional[str] = getattr(place, "fp32_precision", None)
+        precision: str | None = getattr(place, "fp32_precision", None)
     except AssertionError:  # torch 1.13's way of saying that its matmul has no such attribute
         return None
     return EXACT if precision == "none" else precision
 
 
-def _ticks() -> List[int]:
+def _ticks() -> list[int]:
     """The kernel's count of processor time, all cores together; empty without /proc/stat."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
@@ -107,10 +102,9 @@ def _ticks() -> List[int]:
 _STARTED = _ticks()
 
 
-def checkup() -> Dict[str, Scalar]:
-    """What else the machine did since this module was imported, as every job does at its start:
-    why step times scatter. Arms are not compared by it: a load is never the same twice."""
-    found: Dict[str, Scalar] = {"processors": os.cpu_count() or 1}  # which the load is of
+def checkup() -> dict[str, Scalar]:
+    """What else the machine did since this module was imported: why step times scatter."""
+    found: dict[str, Scalar] = {"processors": os.cpu_count() or 1}  # which the load is of
     if hasattr(os, "getloadavg"):
         found["load"] = os.getloadavg()[0]
     passed = [now - then for now, then in zip(_ticks(), _STARTED)]
@@ -119,15 +113,14 @@ def checkup() -> Dict[str, Scalar]:
     return found
 
 
-def version_of(package: str) -> Optional[str]:
-    """The release of an installed package; None where it is not installed."""
+def version_of(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def instance_type(environment: Mapping[str, str]) -> Optional[str]:
+def instance_type(environment: Mapping[str, str]) -> str | None:
     """The SageMaker instance that this is; None in a local run, whose ARN lies in no region."""
     region = (environment.get("TRAINING_JOB_ARN", "").split(":") + [""] * 4)[3]
     on_sagemaker = region not in ("", "local")
@@ -135,23 +128,21 @@ def instance_type(environment: Mapping[str, str]) -> Optional[str]:
 
 
 def cores_available() -> int:
-    """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cpu_model() -> str:
-    """The processor's name."""
     return _cpu_entry("model name") or platform.processor() or platform.machine()
 
 
-def cpu_features() -> List[str]:
+def cpu_features() -> list[str]:
     """The instruction sets that the processor names, sorted; empty where it is not Linux."""
     return sorted((_cpu_entry("flags") or _cpu_entry("Features") or "").split())
 
 
-def _cpu_entry(name: str) -> Optional[str]:
+def _cpu_entry(name: str) -> str | None:
     """What the kernel says of the first processor under that name; None where it is not Linux."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:

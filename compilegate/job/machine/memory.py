@@ -7,7 +7,7 @@ import ctypes
 import resource
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING
 
 from compilegate.job.evidence.record import MEMORY_OF
 
@@ -20,12 +20,9 @@ _KEPT_BYTES = 1 << 30
 
 
 def keep_freed_memory() -> bool:
-    """Have malloc keep what a step frees for the next one, up to 1 GiB; whether it does.
-
-    glibc gives large blocks back to the system. A step on a CPU frees its activations and allocates
-    as many again, so every step would fault in thousands of pages: a fifth of a small model's step.
-    Other C libraries decide for themselves.
-    """
+    """Have malloc keep what a step frees for the next one, up to 1 GiB; whether it does. glibc
+    gives large blocks back, so each step on a CPU would fault in thousands of pages: a fifth of a
+    small model's step."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     # Setting either one also stops glibc from moving the other by itself.
     return mallopt is not None and all(
@@ -44,7 +41,6 @@ def reset_peak_memory(device: torch.device) -> bool:
 
 
 def reset_process_peak() -> bool:
-    """Have that of the process count from here on; whether it does. Linux alone forgets it."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -53,9 +49,9 @@ def reset_process_peak() -> bool:
     return True
 
 
-def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional[str]]:
-    """The most memory that the job held, in bytes, and whose: that of the GPU, or that of the
-    process where nothing else computes. None for a device that nobody asked."""
+def peak_memory(device: torch.device | None) -> tuple[int | None, str | None]:
+    """The most bytes that the job held, and whose: the GPU's, or the process's where nothing else
+    computes; None for other devices."""
     if device is not None and device.type == "cuda":
         import torch  # noqa: PLC0415 - as above
 
@@ -66,7 +62,6 @@ def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional
 
 
 def process_peak() -> int:
-    """The most that this process held, in bytes."""
     # Not getrusage on Linux: its ru_maxrss starts at the size of the process that started this one,
     # so that a small job of a large launcher would report the launcher's memory.
     try:
@@ -77,9 +72,9 @@ def process_peak() -> int:
         return peak if sys.platform == "darwin" else peak << 10  # others count in KiB
 
 
-def free_memory() -> Optional[int]:
-    """The bytes of memory that this process can still take: the machine's, or the container's where
-    its limit leaves less. None where nothing says."""
+def free_memory() -> int | None:
+    """The bytes that this process can still take, of the machine or within the container's limit;
+    None where unknown."""
     room = []
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():

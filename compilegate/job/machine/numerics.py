@@ -7,19 +7,7 @@ import functools
 import pickle
 import random
 import re
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Any, Callable, ContextManager, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -28,8 +16,7 @@ from compilegate.job.errors import ArmError
 
 
 class Generators:
-    """The states of the generators of Python, NumPy and torch, of its CPU and of every GPU, unless
-    nothing was done on one."""
+    """The states of the generators of Python, NumPy and torch, on its CPU and used GPUs."""
 
     def __init__(self) -> None:
         self._python, self._numpy = random.getstate(), np.random.get_state()
@@ -54,8 +41,8 @@ class Generators:
         return pickle.dumps((self._python, self._numpy))
 
 
-def restoring(generator: Any) -> Optional[Callable[[], Any]]:
-    """What makes a generator of a script's own what it is now; None for what is none."""
+def restoring(generator: Any) -> Callable[[], Any] | None:
+    """What resets a generator of a script's own to its state now; None for anything else."""
     own: Any = generator
     if isinstance(generator, random.Random):
         return functools.partial(own.setstate, own.getstate())
@@ -68,7 +55,7 @@ def restoring(generator: Any) -> Optional[Callable[[], Any]]:
 
 @contextlib.contextmanager
 def preserved_generators() -> Iterator[None]:
-    """Afterwards, also after an exception, the generators are as they were."""
+    """Leave the generators as they were, also after an exception."""
     before = Generators()
     try:
         yield
@@ -81,8 +68,8 @@ _NAMES = {dtype: name for name, dtype in AUTOCAST.items()}
 
 
 def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
-    """The context in which a step's forward pass runs; another precision than fp16 and bf16 is
-    the model's own."""
+    """The context of a step's forward pass; another precision than fp16 and bf16 is the model's
+    own."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext()
     if device.type == "xla":
@@ -91,7 +78,7 @@ def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
     return torch.autocast(device.type, dtype=AUTOCAST[precision])
 
 
-def autocast_now(kind: str) -> Tuple[bool, torch.dtype]:
+def autocast_now(kind: str) -> tuple[bool, torch.dtype]:
     """Whether autocast is on for that kind of device (cuda, cpu), and its type."""
     if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
         return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
@@ -112,8 +99,7 @@ def own_precision(module: torch.nn.Module) -> str:
 
 
 def precision_now(module: torch.nn.Module) -> str:
-    """fp32, bf16 or fp16: what the module computes in if it is called now, by its parameters' type
-    or by the autocast that is on."""
+    """fp32, bf16 or fp16: what the module computes in now, by its parameters or by autocast."""
     first = next(module.parameters(), None)
     if first is None or name_of(first.dtype) != "fp32":
         return own_precision(module)
@@ -123,9 +109,9 @@ def precision_now(module: torch.nn.Module) -> str:
 
 def observed_precision(
     module: torch.nn.Module, outputs: Iterable[torch.Tensor]
-) -> Tuple[Optional[str], bool]:
-    """What a call of the module that returned these tensors computed in, None where that does not
-    show; and whether autocast around the call made it so."""
+) -> tuple[str | None, bool]:
+    """What a call that returned these tensors computed in, None where unknown; and whether autocast
+    made it so."""
     around = precision_now(module)
     if around != "fp32":
         return around, own_precision(module) == "fp32"
@@ -136,16 +122,12 @@ _PRODUCT = re.compile(r"[Mm]mBackward|^LinearBackward|ConvolutionBackward|Rnn(La
 """In autograd's names for matrix products and convolutions."""
 
 
-def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
-    """fp32, bf16 or fp16: what the matrix products and convolutions behind these tensors were
-    computed in, by autograd's graph of them, wherever autocast was switched on.
-
-    None where that does not show: there are none, they differ, or some are within one node, as
-    those of compiled code are.
-    """
-    seen: Set[Any] = {None}
-    found: Set[str] = set()
-    waiting: List[Any] = [each.grad_fn for each in outputs]
+def products_precision(outputs: Iterable[torch.Tensor]) -> str | None:
+    """fp32, bf16 or fp16: what the products behind these tensors were computed in, by autograd's
+    graph. None where there are none, they differ, or a node hides them, as compiled code does."""
+    seen: set[Any] = {None}
+    found: set[str] = set()
+    waiting: list[Any] = [each.grad_fn for each in outputs]
     while waiting:
         node = waiting.pop()
         if node in seen:
@@ -170,9 +152,7 @@ def check_precision(precision: str, accelerator: str) -> None:
         )
 
 
-def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
-    """What keeps small gradients of fp16 from becoming zero; None where there is no need. bf16 has
-    the exponents of float32."""
+def loss_scaler(precision: str, device: torch.device) -> Any | None:
     if precision != "fp16":
         return None
     if device.type == "xla":
@@ -189,10 +169,10 @@ def _xla() -> Any:
 
 
 def adamw(
-    groups: List[Dict[str, Any]], learning_rate: float, device: torch.device
+    groups: list[dict[str, Any]], learning_rate: float, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW in one pass over each parameter where torch has it for the device, on a CPU since 2.4:
-    ten small operations a parameter are a tenth of a small model's step."""
+    """AdamW, fused where torch has that for the device (on a CPU since 2.4): ten small operations a
+    parameter are a tenth of a small model's step."""
     if device.type == "xla":
         optimizer: torch.optim.Optimizer = _xla().adamw(groups, learning_rate)
         return optimizer
@@ -201,12 +181,8 @@ def adamw(
     return torch.optim.AdamW(groups, lr=learning_rate)
 
 
-def changing_number(value: float, device: torch.device) -> Union[float, torch.Tensor]:
-    """A number that differs from step to step, such as the learning rate, in the form in which a
-    step on that device may use it.
-
-    On an XLA device a step's numbers are inputs of its graph, and numbers that happen to be equal
-    are one input: a learning rate that meets one of Adam's constants would be another graph, to be
-    compiled anew. A tensor, of shape (1,), is always an input of its own.
-    """
+def changing_number(value: float, device: torch.device) -> float | torch.Tensor:
+    """A number that differs from step to step, such as the learning rate, as a step on that device
+    may use it. XLA makes numbers that happen to be equal one input, and so another graph; a tensor
+    of shape (1,) is always an input of its own."""
     return torch.tensor([value]).to(device) if device.type == "xla" else value

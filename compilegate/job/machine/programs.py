@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from compilegate.job.errors import killed_by
 
@@ -19,14 +19,12 @@ _DRIVER_SECONDS = 30
 
 
 class Ended(NamedTuple):
-    """How a program ended."""
-
     output: str
-    error: Optional[str]  # one sentence; None where it succeeded
+    error: str | None  # one sentence; None where it succeeded
 
 
 def run(
-    command: Sequence[str], seconds: float, environment: Optional[Mapping[str, str]] = None
+    command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> Ended:
     """Run a command without a shell, for at most so long. It never raises."""
     try:
@@ -59,13 +57,11 @@ def run(
 
 
 class DriverAnswer(NamedTuple):
-    """What nvidia-smi says."""
-
-    rows: List[Dict[str, str]]  # for each GPU, the fields that this driver knows
-    error: Optional[str]
+    rows: list[dict[str, str]]  # for each GPU, the fields that this driver knows
+    error: str | None
 
 
-def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> DriverAnswer:
+def nvidia_smi(fields: Sequence[str], path: str | None = None) -> DriverAnswer:
     """Ask nvidia-smi in `path`, or PATH, for fields that its `--help-query-gpu` lists."""
     program = shutil.which("nvidia-smi", path=path)
     if program is None:
@@ -83,12 +79,11 @@ def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> DriverAnswe
     return DriverAnswer([dict(zip(fields, row)) for row in rows], None)
 
 
-def cxx_compiler(environment: Mapping[str, str]) -> Optional[str]:
+def cxx_compiler(environment: Mapping[str, str]) -> str | None:
     """The C++ compiler that inductor takes: that of CXX, or the system's usual one."""
     usual = "clang++" if sys.platform == "darwin" else "g++"
     return shutil.which(environment.get("CXX") or usual, path=environment.get("PATH"))
 
 
-def version_line(program: str) -> Optional[str]:
-    """The first line that a compiler prints about its version."""
+def version_line(program: str) -> str | None:
     return next(iter(run([program, "--version"], 60).output.splitlines()), None)

@@ -1,9 +1,6 @@
-"""What the probes need of a training script: the first calls of what it compiles.
-
-A script's loss may be computed anywhere, of anything. So a call is kept with what went in, what
-surrounded it, and the gradients that came back to its output. Replaying it is a forward pass and a
-vector-Jacobian product, whatever the loss was.
-"""
+"""The first calls of what a training script compiles, kept for the probes: inputs, surroundings,
+and the gradients that came back to the output. Replaying a call is a forward pass and a
+vector-Jacobian product, whatever the loss was."""
 
 from __future__ import annotations
 
@@ -15,19 +12,7 @@ import itertools
 import traceback
 import types
 from dataclasses import dataclass, field, replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Iterator, TypeVar
 
 import torch
 
@@ -39,7 +24,7 @@ if TYPE_CHECKING:
 
 Forward = Callable[..., Any]
 Convert = Callable[[torch.Tensor], torch.Tensor]
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class ObstacleError(CompilegateError):
@@ -50,12 +35,9 @@ class NoRoomError(ObstacleError):
     """What a probe needs does not fit the memory that is free; the message has the figures."""
 
 
-def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional[str]]:
-    """What was measured, or why it could not be.
-
-    This is the one place where exceptions of the probes end: they come from any kernel of any
-    library, and no training must be lost to a measurement.
-    """
+def attempted(measure: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
+    """What was measured, or why it could not be. Exceptions of the probes end here, whatever they
+    are: no training must be lost to a measurement."""
     try:
         return measure(), None
     except ObstacleError as error:
@@ -67,8 +49,8 @@ def attempted(measure: Callable[[], _Found]) -> Tuple[Optional[_Found], Optional
 
 @contextlib.contextmanager
 def no_new_graphs(compiler: Compiler) -> Iterator[None]:
-    """Raise ObstacleError for graphs that are compiled within: other code was looked at than what
-    trained. Compilers of whole steps have to compile anew."""
+    """Raise ObstacleError for graphs compiled within: other code was looked at than what trained.
+    Compilers of whole steps have to compile anew."""
     graphs = compiler.graphs()
     yield
     if compiler.graphs() != graphs and not compiler.compiles_whole_steps:
@@ -76,7 +58,6 @@ def no_new_graphs(compiler: Compiler) -> Iterator[None]:
 
 
 def megabytes(count: int) -> str:
-    """A size in words: 12 MB, 3.4 GB."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
@@ -99,7 +80,6 @@ class Autocast:
         return cls(device.type, *autocast_now(device.type), torch.is_autocast_cache_enabled())
 
     def again(self) -> ContextManager[Any]:
-        """As it was."""
         if self.device_type not in ("cuda", "cpu"):
             return contextlib.nullcontext()
         return torch.autocast(
@@ -111,7 +91,6 @@ class Autocast:
 
     @property
     def precision(self) -> str:
-        """In the words of a workload: fp32, bf16 or fp16."""
         return name_of(self.dtype) if self.enabled else "fp32"
 
 
@@ -120,17 +99,17 @@ class Call:
     """One call of a compiled function within a step."""
 
     step: int  # from 0
-    arguments: Tuple[Any, ...]
-    named: Dict[str, Any]
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
     """Both hold detached copies of tensors, which want gradients where the originals did."""
     random: Generators  # before the call
     autocast: Autocast
-    cotangents: Dict[str, Optional[torch.Tensor]] = field(default_factory=dict)
-    """For each tensor of the output that can have a gradient, named as `named_output_tensors` does,
-    the one that the script's backward pass brought; None where none came."""
-    places: Tuple[torch.device, ...] = ()
-    """Where its tensors were, in their order, while they are set aside in the host's memory."""
-    obstacle: Optional[str] = None
+    cotangents: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    """By name of `named_output_tensors`, the gradient that the backward pass brought; None where
+    none came."""
+    places: tuple[torch.device, ...] = ()
+    """Where its tensors were, in order, while they are in the host's memory."""
+    obstacle: str | None = None
     """Why a replay of it would not show what trained; None where it does."""
 
 
@@ -142,20 +121,19 @@ class Compiled:
     module: torch.nn.Module  # holds the parameters and buffers
     eager: Forward  # the function as the script wrote it
     compiled: Forward  # the compiler's
-    calls: List[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     calls_a_step: int = 0  # how many the last of these steps made, with those that were not kept
-    training: Dict[str, bool] = field(default_factory=dict)
+    training: dict[str, bool] = field(default_factory=dict)
     """Whether each submodule was in training mode at the last kept call, by name."""
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
         tensors = itertools.chain(self.module.parameters(), self.module.buffers())
         return next((each.device for each in tensors), torch.device("cpu"))
 
-    def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
+    def capture_call(self, step: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         """Keep a call that is about to be made. One that cannot be copied is an obstacle to the
-        probes, and none to the training."""
+        probes only."""
         call = Call(step, (), {}, Generators(), Autocast.now(self.device))
         copies = Copies()
         try:
@@ -167,19 +145,18 @@ class Compiled:
         self.training = {name: each.training for name, each in self.module.named_modules()}
         return call
 
-    def with_calls_back(self) -> Compiled:
-        """The same, with each call that was set aside brought back.
-
-        Raises ObstacleError where one of them would not show what trained."""
+    def with_calls_on_device(self) -> Compiled:
+        """The same, with its calls back on their devices. Raises ObstacleError where one would not
+        show what trained."""
         for call in self.calls:
             if call.obstacle is not None:
                 raise ObstacleError(call.obstacle)
-        return replace(self, calls=[brought_back(each) for each in self.calls])
+        return replace(self, calls=[moved_back(each) for each in self.calls])
 
 
-def set_aside(call: Call) -> Call:
+def moved_to_host(call: Call) -> Call:
     """The call with all of its tensors in the host's memory."""
-    places: List[torch.device] = []
+    places: list[torch.device] = []
 
     def host(tensor: torch.Tensor) -> torch.Tensor:
         places.append(tensor.device)
@@ -188,9 +165,8 @@ def set_aside(call: Call) -> Call:
     return replace(with_tensors(call, Copies(host)), places=tuple(places))
 
 
-def brought_back(call: Call) -> Call:
-    """The call with each tensor on the device that it was set aside from: some stay on the host,
-    such as the lengths of sequences."""
+def moved_back(call: Call) -> Call:
+    """The call with each tensor on the device that it was taken from."""
     if not call.places:
         return call
     places = iter(call.places)
@@ -198,14 +174,12 @@ def brought_back(call: Call) -> Call:
 
 
 def await_cotangents(call: Call, output: Any) -> None:
-    """Have the script's backward pass leave with `call` what it brings to each tensor of `output`.
-
-    Several backward passes through one output add up, as gradients do.
-    """
+    """Have the script's backward passes leave with `call`, added up, what they bring to the tensors
+    of `output`."""
     tensors = {name: each for name, each in named_output_tensors(output) if each.requires_grad}
     call.cotangents = dict.fromkeys(tensors)
 
-    def take(name: str, gradient: Optional[torch.Tensor]) -> None:
+    def take(name: str, gradient: torch.Tensor | None) -> None:
         if gradient is None or call.obstacle is not None:
             return  # a compiled function's outputs have one node, which other outputs reached
         if torch.is_grad_enabled():
@@ -224,9 +198,9 @@ def await_cotangents(call: Call, output: Any) -> None:
         each.register_hook(functools.partial(take, name))
 
 
-def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.Tensor]]:
-    """The floating tensors anywhere in what a function returned, in a fixed order, with where each
-    lies: `logits`, `0`, `states.1`; empty for a tensor alone."""
+def named_output_tensors(output: Any, path: str = "") -> list[tuple[str, torch.Tensor]]:
+    """The floating tensors anywhere in a function's result, with their paths: `logits`, `0`,
+    `states.1`; empty for a tensor alone."""
     if isinstance(output, torch.Tensor):
         return [(path, output)] if output.is_floating_point() or output.is_complex() else []
     if isinstance(output, (list, tuple)):
@@ -240,15 +214,12 @@ def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.T
 
 
 class Copies:
-    """Copies of tensors, one for each: what was one tensor is one again, as guards demand.
+    """Detached copies of tensors, one for each, that want gradients where the originals do."""
 
-    They are detached, and want gradients where the originals do.
-    """
-
-    def __init__(self, convert: Optional[Convert] = None) -> None:
+    def __init__(self, convert: Convert | None = None) -> None:
         """`convert` makes a new tensor of one; without it, copies are equal in all."""
         self._convert = convert or same_layout
-        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self._made:
@@ -263,9 +234,8 @@ _MOST_BASE_BYTES = 256_000_000
 
 
 def same_layout(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached copy with the very strides, which `clone` does not keep where elements overlap or
-    have gaps between them; and a view where the tensor is one, since with dynamic shapes guards
-    look at the tensor behind a view, too."""
+    """A detached copy with the same strides, overlaps and gaps included; a view where the tensor is
+    one, since guards of dynamic shapes look behind views."""
     own, base = tensor.detach(), tensor._base
     copy = own.clone()
     if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor or not own.numel():
@@ -290,8 +260,8 @@ def _can_be_made_again(base: torch.Tensor, view: torch.Tensor) -> bool:
 
 
 def with_tensors(value: Any, changed: Convert) -> Any:
-    """The same value with each tensor changed, also in lists, tuples, dictionaries and objects that
-    hold tensors. What holds no other tensor than before is the same object."""
+    """The value with each tensor changed, also in containers and objects that hold tensors. What
+    does not change is the same object."""
     if isinstance(value, torch.Tensor):
         return changed(value)
     if isinstance(value, dict):
@@ -314,9 +284,9 @@ def with_tensors(value: Any, changed: Convert) -> Any:
     return record
 
 
-def tensors_in(value: Any) -> List[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors that `with_tensors` would change."""
-    found: List[torch.Tensor] = []
+    found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         found.append(tensor)
@@ -326,9 +296,9 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return found
 
 
-def attributes_of(value: Any) -> Dict[str, Any]:
-    """The attributes of an object that holds tensors, as batches of a script's own class and caches
-    do; none of anything else."""
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object that holds tensors, as batches of a script's own class; empty for
+    anything else."""
     if isinstance(value, (type, torch.nn.Module, types.ModuleType)) or callable(value):
         return {}
     fields = getattr(value, "__dict__", None)
@@ -347,7 +317,7 @@ def _same(these: Iterable[Any], those: Iterable[Any]) -> bool:
     return all(this is that for this, that in zip(these, those))
 
 
-def _rebuilt(original: Dict[Any, Any], entries: Dict[Any, Any]) -> Any:
+def _rebuilt(original: dict[Any, Any], entries: dict[Any, Any]) -> Any:
     """A dictionary of the original's class, where that can be made of entries."""
     try:
         return type(original)(entries)

@@ -1,14 +1,9 @@
 """The parity probe: does compiled code compute what eager code computes?
 
-Right after a job's first steps it replays the calls that were captured in them, at the weights that
-the model has by then: eager, in float64 (the reference), compiled, and eager again. Recorded is how
-far each lies from the reference, for each tensor of the output, the gradient of every parameter,
-and the changes of buffers. The gate judges what is recorded. This module judges it at once with
-the default limits, and where compiled code departs it starts the search for a repro.
-
-    parity = probe_parity(compiled, compiler=compiler, folder=evidence_folder)
-    ...
-    record = parity.collected()  # at the end of the job
+After the first steps it replays the captured calls at the current weights: eager, in float64 (the
+reference), compiled, and eager again. Recorded is how far each is from the reference, for each
+output tensor, parameter gradient and buffer change. The gate judges the record; the job judges it
+at once with the default limits, and writes and runs a repro where compiled code departs.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ import hashlib
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -42,37 +37,32 @@ from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
 from compilegate.job.probes.reference import GRADIENT, Errors, judge
 from compilegate.job.probes.replay import Replay, Replayed
-from compilegate.job.probes.search import Search, Wrong, first_departing
+from compilegate.job.probes.repro import REPRO_FOLDER, Repro, Wrong, first_departing
 
-SEARCH_SECONDS = 60.0
-"""How much of a processor the search for what departs first may use."""
-_SHOWN = 5
-"""How many departing tensors are printed."""
+REPRO_SECONDS = 360.0  # that the first run of a repro may take
+_SHOWN = 5  # how many departing tensors are printed
 SAMPLED = 1024
-"""Numbers of a tensor that its digest is of, evenly over it: to fetch a large model from a device
-several times would take longer than the comparison."""
+"""Numbers of a tensor that its digest covers: fetching a large model takes longer than the
+comparison."""
 
 
 @dataclasses.dataclass
 class Parity:
-    """What the probe found."""
-
     record: ParityRecord
-    errors: Optional[ParityErrors]  # None where there was nothing to compare: the record says why
-    search: Optional[Search] = None
-    """The search for a repro, which may still run; None where there is none."""
+    errors: ParityErrors | None  # None where there was nothing to compare: the record says why
+    repro: Repro | None = None  # which may still run
 
     def stop(self) -> None:
-        """End the search: another probe takes the place of this one."""
-        if self.search is not None:
-            self.search.stop()
+        """End the repro's run: another probe takes the place of this one."""
+        if self.repro is not None:
+            self.repro.stop()
 
     def collected(self) -> ParityRecord:
-        """The record with what the search has found: it is waited for, in the time that it has."""
-        search, self.search = self.search, None
-        if search is None or self.errors is None:
+        """The record with what the repro shows, which is waited for in the time that it has."""
+        repro, self.repro = self.repro, None
+        if repro is None or self.errors is None:
             return self.record
-        self.record = search.added_to(self.record)
+        self.record = repro.added_to(self.record)
         _say(_outcome(self.record, self.errors))
         return self.record
 
@@ -84,20 +74,19 @@ def probe_parity(
     compiler: Compiler,
     folder: Path,
     declared: str = "fp32",
-    search_seconds: float = SEARCH_SECONDS,
+    repro_seconds: float = REPRO_SECONDS,
 ) -> Parity:
-    """Compare the captured calls of compiled functions with eager ones, and print what was found.
+    """Compare the captured calls with eager ones, and print the outcome.
 
-    Judged is in the precision that the calls had; where that does not show, it is the arm's,
-    `declared`. Where they depart, a search for a repro below `folder`, the job's evidence, is
-    started, which uses `search_seconds` of a processor. Weights, buffers, gradients, random numbers
-    and the compiler's counts are afterwards what they were. Nothing is raised.
+    The precision is that of the calls, or `declared` where it does not show. Where they depart, a
+    repro below `folder` starts to run, for at most `repro_seconds`. The training's state is
+    afterwards what it was. Raises nothing.
     """
     began = time.perf_counter()
     table = _Table(compiler, [each for each in compiled if each.calls], declared)
     errors, obstacle = attempted(table.measured)
     record = ParityRecord(precision=table.precision, steps=0, seconds=0.0, obstacle=obstacle)
-    search = None
+    repro = None
     if errors is not None:
         record = dataclasses.replace(
             record,
@@ -110,32 +99,29 @@ def probe_parity(
         if wrong:
             function, own = wrong
             departs = first_departing(function, own)
-            search, why = attempted(
-                lambda: Search(
+            repro, why = attempted(
+                lambda: Repro(
                     function,
                     compiler,
                     own,
                     precision=table.precision,
                     folder=folder,
-                    seconds=search_seconds,
+                    seconds=repro_seconds,
                 )
             )
-            if search is None:
+            if repro is None:
                 departs += f" There is no repro: {why}."
             record = dataclasses.replace(record, departs=departs)
     record = dataclasses.replace(record, seconds=time.perf_counter() - began)
     _say(_outcome(record, errors))
-    if search is not None:
-        _say(
-            "parity: a search for the smallest part that is wrong runs beside the training; it "
-            f"uses at most {search_seconds:g} s of a processor"
-        )
+    if repro is not None:
+        _say(f"parity: {REPRO_FOLDER} has a script that shows it, which runs beside the training")
     if record.precision != declared:
         _say(
             f"parity: judged in {record.precision}, as the steps compute; the arm declares "
             f"{declared}"
         )
-    return Parity(record, errors, search)
+    return Parity(record, errors, repro)
 
 
 class _Rows(NamedTuple):
@@ -143,9 +129,9 @@ class _Rows(NamedTuple):
 
     function: Compiled
     title: str
-    """What stands before the tensors' names: the function where there are several, and which kind
-    of call where its calls return different tensors."""
-    calls: List[Dict[str, Errors]]
+    """What stands before the tensors' names, where there are several functions or kinds of calls.
+    """
+    calls: list[dict[str, Errors]]
 
 
 class _Table:
@@ -153,15 +139,12 @@ class _Table:
 
     def __init__(self, compiler: Compiler, called: Sequence[Compiled], declared: str) -> None:
         self._compiler, self._called, self._declared = compiler, called, declared
-        self._rows: List[_Rows] = []
-        self._reordered = False
-        """Whether eager runs in the order of compilers, too."""
+        self._rows: list[_Rows] = []
+        self._reordered = False  # whether eager runs in the order of compilers, too
         self.precision = declared
-        self.digests: Dict[str, hashlib._Hash] = {}
-        """By variant, of what it computed."""
-        self.compared: Dict[int, int] = {}
-        """By parameter, how many numbers it has that had a gradient. One of zero shows nothing: nor
-        does it train."""
+        self.digests: dict[str, hashlib._Hash] = {}  # By variant, of what it computed
+        self.compared: dict[int, int] = {}
+        """By parameter, how many numbers had a gradient that was not all zero."""
 
     @property
     def _limit(self) -> float:
@@ -174,7 +157,7 @@ class _Table:
         around = (call.autocast.precision for each in self._called for call in each.calls)
         self.precision = coarsest([*(own_precision(each.module) for each in self._called), *around])
         if not self._compiler.compiles_whole_steps:  # those have their modules at home by now
-            self._called = [each.with_calls_back() for each in self._called]
+            self._called = [each.with_calls_on_device() for each in self._called]
         with no_new_graphs(self._compiler):
             products, errors = self._measured()
             if self.precision == "fp32":
@@ -187,13 +170,13 @@ class _Table:
                 _, errors = self._measured()
         return errors
 
-    def _measured(self) -> Tuple[List[Optional[str]], ParityErrors]:
-        """Replay the calls: what each computed its products in, and one table for all functions.
-        One that was called less often than others repeats its rows."""
+    def _measured(self) -> tuple[list[str | None], ParityErrors]:
+        """Replay the calls: what each computed its products in, and one table of all. A function
+        that was called less often repeats its rows."""
         self._rows, self.digests = [], {}
-        products: List[Optional[str]] = []
+        products: list[str | None] = []
         for compiled in self._called:
-            found: Dict[Tuple[str, ...], _Rows] = {}
+            found: dict[tuple[str, ...], _Rows] = {}
             with Replay(compiled, self._compiler) as replay:
                 for call in compiled.calls:
                     products.append(self._compare(compiled, call, replay, found))
@@ -208,12 +191,8 @@ class _Table:
         return products, ParityErrors(np.array(names), eager, repeated, compiled)
 
     def _compare(
-        self,
-        compiled: Compiled,
-        call: Call,
-        replay: Replay,
-        found: Dict[Tuple[str, ...], _Rows],
-    ) -> Optional[str]:
+        self, compiled: Compiled, call: Call, replay: Replay, found: dict[tuple[str, ...], _Rows]
+    ) -> str | None:
         """Add the errors of a call to those that were found; what it computed its products in."""
         eager, exact, own = replay.eager(call), replay.exact(call), replay.compiled(call)
         if own.others != eager.others:
@@ -241,7 +220,7 @@ class _Table:
         found[names].calls.append(judged)
         return again.precision
 
-    def _note(self, compiled: Compiled, variants: Dict[str, Replayed]) -> None:
+    def _note(self, compiled: Compiled, variants: dict[str, Replayed]) -> None:
         """Keep which parameters had a gradient, and digests of what was computed."""
         for name, parameter in unwrapped(compiled.module).named_parameters():
             gradient = variants["exact"].tensors.get(GRADIENT + name)
@@ -253,7 +232,7 @@ class _Table:
                 digest.update(f"{name}:{tuple(tensor.shape)};".encode())
                 digest.update(_sample(tensor).tobytes())
 
-    def wrong(self, errors: ParityErrors) -> Optional[Tuple[Compiled, List[Wrong]]]:
+    def wrong(self, errors: ParityErrors) -> tuple[Compiled, list[Wrong]] | None:
         """Print what departs; the first function that does, and its tensors. None if all agree."""
         departs = departing(errors, self.precision, self._limit)
         if not departs.any():
@@ -301,7 +280,7 @@ def _sample(tensor: torch.Tensor) -> np.ndarray:
     return found
 
 
-def _outcome(record: ParityRecord, errors: Optional[ParityErrors]) -> str:
+def _outcome(record: ParityRecord, errors: ParityErrors | None) -> str:
     """The gate's verdict on these errors, in one line."""
     if errors is None:
         return f"parity: cannot tell: {record.obstacle}"

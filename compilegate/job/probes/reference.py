@@ -1,8 +1,5 @@
-"""A function in float64, eager and compiled, forward and backward: how each is run, and compared.
-
-The parity probe and the scripts that show what is compiled wrongly have this file in common. The
-scripts contain it, so it needs nothing but torch.
-"""
+"""A function in float64, eager and compiled, forward and backward: how each is run and compared.
+Repro scripts contain this file, so it needs nothing but torch."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import importlib
 import math
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Sequence
 
 import torch
 
@@ -20,13 +17,12 @@ Tensors = Dict[str, torch.Tensor]
 GRADIENT, INPUT_GRADIENT, BUFFER = "gradient of ", "gradient of input ", "buffer "
 AFTERWARDS = " afterwards"
 """Behind the name of an input that the function writes into: how much it changed."""
+MARK = "  <- wrong"
 SMALLEST_SHARE = 1e-3
-"""A gradient's error is relative to the gradient's norm, or to this share of the norm of all
-gradients together where that is more; so is that of a buffer's change. Some are zero in exact
-arithmetic, as the gradient of a key bias in attention (softmax forgives a constant) or the mean
-behind a normalisation: what a variant has there is rounding alone."""
-HUGE = 3.4e38
-"""Numbers of this size are infinite ones: masks of the least number of a precision."""
+"""A gradient's error is relative to its norm, or to this share of the norm of all gradients where
+that is more, and so is a buffer change's: some gradients are zero in exact arithmetic (a key bias
+in attention), and a variant has rounding alone there."""
+HUGE = 3.4e38  # numbers of this size are infinite ones: masks of the least number of a precision
 COARSE = 0.02
 """Where eager errs by more than this share of a buffer's change, its value is the scale."""
 
@@ -34,7 +30,7 @@ COARSE = 0.02
 # Errors.
 
 
-def scales(exact: Tensors) -> Dict[str, float]:
+def scales(exact: Tensors) -> dict[str, float]:
     """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
     norms = {name: norm(wide(each)) for name, each in exact.items()}
     kinds = (INPUT_GRADIENT, GRADIENT, BUFFER)
@@ -61,13 +57,11 @@ def judge(
     eagers: Sequence[Tensors],
     again: Tensors,
     compiled: Tensors,
-    sizes: Dict[str, float],
-) -> Dict[str, Errors]:
-    """The errors of each tensor, by name. `again` is the first of `eagers` once more, and `sizes`
-    are the norms of buffers, by name of their change.
-
-    What one changes and another does not (a buffer, an input) has a change of zero there.
-    """
+    sizes: dict[str, float],
+) -> dict[str, Errors]:
+    """The errors of each tensor. `again` is the first of `eagers` once more; `sizes` are norms of
+    buffers by name of their change. What one variant changes and another does not has a change of
+    zero there."""
     changes = {
         name: each
         for one in (compiled, eagers[0], exact)
@@ -80,7 +74,7 @@ def judge(
         {**unchanged, **each} for each in (exact, again, compiled, *eagers)
     )
     first = eagers[0]
-    found: Dict[str, Errors] = {}
+    found: dict[str, Errors] = {}
     for name, each in exact.items():
         if name in changes and error(first[name], each, scale[name]) > COARSE:
             scale[name] = max(scale[name], sizes.get(name, 0.0))
@@ -95,7 +89,7 @@ def judge(
     return found
 
 
-def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: float) -> float:
+def error(found: torch.Tensor | None, exact: torch.Tensor | None, scale: float) -> float:
     """How far a tensor is from the exact one: the norm of the difference, on that scale."""
     if found is None or exact is None or found.shape != exact.shape:
         return float("inf")
@@ -103,11 +97,9 @@ def error(found: Optional[torch.Tensor], exact: Optional[torch.Tensor], scale: f
     return 0.0 if distance == 0 else distance / scale if scale > 0 else float("inf")
 
 
-def is_lost(
-    found: Optional[torch.Tensor], eager: Optional[torch.Tensor], exact: torch.Tensor
-) -> bool:
-    """Whether a tensor is exactly zero that eager computes, however small it is: eager's is nearer
-    to the exact one than zero is."""
+def is_lost(found: torch.Tensor | None, eager: torch.Tensor | None, exact: torch.Tensor) -> bool:
+    """Whether a tensor is exactly zero where eager's, however small, is nearer to the exact one
+    than zero."""
     if found is None or found.any() or eager is None or not eager.any():
         return False
     return error(eager, exact, norm(wide(exact))) < 0.5
@@ -163,13 +155,10 @@ _Mode: Any = getattr(torch.overrides, "TorchFunctionMode", contextlib.nullcontex
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def _within(mode: Any, func: Any, args: Sequence[Any], named: Dict[str, Any]) -> Any:
-    """Call a function so that the mode sees what it calls: one that is written in Python, as
-    attention with dropout is, hides that.
-
-    Such a function first asks whether there is a mode, and would hand the call back to it. So its
-    first question, and no other, is answered with no.
-    """
+def _within(mode: Any, func: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:
+    """Call a function of torch so that the mode sees what it calls. One written in Python asks
+    first whether there is a mode, and would hand the call back to it: that one question is answered
+    with no."""
     home = vars(torch.nn.functional)
     own = {name: home[name] for name in _CHECKS if name in home}
     if home.get(getattr(func, "__name__", "")) is not func or not hasattr(func, "__code__"):
@@ -193,14 +182,14 @@ class Draw(NamedTuple):
     """How random numbers were drawn for a tensor."""
 
     dtype: torch.dtype
-    strides: Tuple[int, ...]
+    strides: tuple[int, ...]
     """Those of a dense tensor like it: elements get their numbers in the order of the memory."""
 
 
-class Noting(_Mode):
+class DrawRecorder(_Mode):
     """Have a list note how random numbers are drawn."""
 
-    def __init__(self, drawn: List[Draw]) -> None:
+    def __init__(self, drawn: list[Draw]) -> None:
         super().__init__()
         self._drawn = drawn
 
@@ -214,7 +203,7 @@ class Noting(_Mode):
         return result
 
 
-class _Exactly(_Mode):
+class _Float64Mode(_Mode):
     """Computes in float64, and draws random numbers as eager does."""
 
     def __init__(self, drawn: Sequence[Draw], usual: torch.dtype, attention: torch.dtype) -> None:
@@ -242,8 +231,7 @@ class _Exactly(_Mode):
         return _within(self, func, [_exact_type(each) for each in args], named)
 
 
-def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> Any:
-    """What eager draws in that type."""
+def _drawn(function: Any, args: Sequence[Any], named: dict[str, Any], low: torch.dtype) -> Any:
     name = function.__name__
     if name in _FILLED:
         tensor = args[0]
@@ -258,7 +246,7 @@ def _drawn(function: Any, args: Sequence[Any], named: Dict[str, Any], low: torch
     return in_float64(function(*args, **named))
 
 
-class Drawing(_Mode):
+class DrawReplay(_Mode):
     """Draw what eager drew for tensors that lie otherwise in memory: dropout drops the same."""
 
     def __init__(self, drawn: Sequence[Draw]) -> None:
@@ -281,22 +269,18 @@ class Drawing(_Mode):
         return tensor.copy_(result) if in_place else result
 
 
-def _dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
+def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
 
 
 _MOST_ADDITIONS = {"cpu": 2**14, "cuda": 2**8}
-"""A sum of more rows adds their blocks: each addition takes a microsecond, or a kernel's launch.
-A GPU's loops are shorter, since its threads share them."""
+"""A sum of more rows adds their blocks: each addition takes a microsecond, or a kernel's launch."""
 
 
 @contextlib.contextmanager
 def in_turn() -> Iterator[None]:
     """Add float32 numbers one after another, as compiled loops do, where eager adds them in pairs.
-
-    Where thousands of almost equal numbers are added, as the gradient of a bias before a mean over
-    a sequence, that errs by a hundred times as much, and nothing is wrong.
-    """
+    Of thousands of almost equal numbers that errs a hundred times as much, and nothing is wrong."""
     if _Mode is contextlib.nullcontext:  # torch before 1.13 has no such mode either
         yield
         return
@@ -330,7 +314,6 @@ def in_turn() -> Iterator[None]:
 def _sum_in_turn(
     tensor: torch.Tensor, dims: Sequence[int], keepdim: bool = False, **_: Any
 ) -> torch.Tensor:
-    """The arguments are those of torch.sum."""
     summed = sorted(dim % tensor.dim() for dim in dims)
     left = [dim for dim in range(tensor.dim()) if dim not in summed]
     shape = [1 if dim in summed else size for dim, size in enumerate(tensor.shape)]
@@ -348,21 +331,20 @@ def _sum_in_turn(
 def exactly(
     drawn: Sequence[Draw] = (),
     usual: torch.dtype = torch.float32,
-    attention: Optional[torch.dtype] = None,
+    attention: torch.dtype | None = None,
 ) -> Iterator[None]:
-    """Have code that names a precision compute in float64 all the same, without autocast.
+    """Compute in float64 even where code names a precision, without autocast.
 
-    Random numbers are drawn in eager's types, one after another of `drawn`, and where that is not
-    known in the `usual` one: drawn in float64 they would be others. On a GPU that goes for
-    attention that drops, which is one kernel in lower precisions and draws by itself; eager's
-    computes in `attention`, or the usual type. Its rounding is then the reference's, too.
+    Random numbers are drawn in eager's types, one after another of `drawn`, or the `usual` one: in
+    float64 they would be others. On a GPU, attention with dropout is one kernel that draws by
+    itself, and runs in `attention` or the usual type; its rounding is then the reference's too.
     """
     default = torch.get_default_dtype()
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
             if kind == "cpu" or torch.cuda.is_available():
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        stack.enter_context(_Exactly(drawn, usual, attention or usual))
+        stack.enter_context(_Float64Mode(drawn, usual, attention or usual))
         torch.set_default_dtype(torch.float64)
         try:
             yield
@@ -370,7 +352,7 @@ def exactly(
             torch.set_default_dtype(default)
 
 
-def _first(args: Sequence[Any], named: Dict[str, Any]) -> torch.Tensor:
+def _first(args: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
     tensor: torch.Tensor = args[0] if args else next(iter(named.values()))
     return tensor
 
@@ -385,13 +367,12 @@ def _exact_type(value: Any) -> Any:
     return value
 
 
-def _drops_in_one_kernel(args: Sequence[Any], named: Dict[str, Any]) -> bool:
-    """The arguments are those of torch.nn.functional.scaled_dot_product_attention."""
+def _drops_in_one_kernel(args: Sequence[Any], named: dict[str, Any]) -> bool:
     share = named.get("dropout_p", args[4] if len(args) > 4 else 0.0)
     return share > 0 and _first(args, named).device.type != "cpu"
 
 
-def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> torch.Tensor:
+def attended(args: Sequence[Any], named: dict[str, Any], low: torch.dtype) -> torch.Tensor:
     """Attention as eager computes it, in that precision: gradients flow through both casts."""
 
     def lower(value: Any) -> Any:
@@ -410,8 +391,8 @@ def attended(args: Sequence[Any], named: Dict[str, Any], low: torch.dtype) -> to
 def _by_group(
     rows: torch.Tensor, matrices: torch.Tensor, *, offs: Any = None, bias: Any = None, **_: Any
 ) -> torch.Tensor:
-    """Each expert's rows by its matrix, as torch.nn.functional.grouped_mm: that takes no float64.
-    Rows after the last offset are no expert's, and are zero here."""
+    """Each expert's rows by its matrix, as grouped_mm, which takes no float64. Rows after the last
+    offset are zero."""
     rows, matrices = rows.double(), matrices.double()
     if offs is None or rows.dim() != 2 or matrices.dim() != 3:
         raise NotImplementedError(
@@ -426,13 +407,9 @@ def _by_group(
 
 
 def _dropped(
-    name: str, args: Sequence[Any], named: Dict[str, Any], low: torch.dtype
+    name: str, args: Sequence[Any], named: dict[str, Any], low: torch.dtype
 ) -> torch.Tensor:
-    """Dropout of the elements, or channels, that a GPU drops in eager: which they are depends on
-    the type.
-
-    The arguments are those of torch.nn.functional.dropout, or of torch's function of that name.
-    """
+    """Dropout of what a GPU drops in eager, which depends on the type."""
     given = dict(zip(("input", "p", "training", "inplace"), args), **named)
     tensor: torch.Tensor = given["input"]
     share: float = given.get("p", 0.5)
@@ -445,8 +422,7 @@ def _dropped(
 
 
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached copy of an image or a kernel with its channels last, as compilers lay them out.
-    Eager's convolutions round otherwise then. A copy of any other tensor."""
+    """A detached copy; of an image or a kernel with channels last, as compilers lay them out."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     own = tensor.detach()
     if own.layout is not torch.strided or own.dim() not in formats:
@@ -458,26 +434,23 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class How(NamedTuple):
-    """How a function is run and judged."""
-
-    compiler: Dict[str, Any]
+    compiler: dict[str, Any]
     """What torch.compile is given: backend, mode, options, dynamic; and fallback_random."""
     device: str  # its type: cpu, cuda
-    autocast: Optional[str]
+    autocast: str | None
     """The precision that surrounds it, such as bfloat16; None without autocast."""
     epsilon: float  # distance from 1 to the next number of the precision
     limit: float  # how many times eager's error is too far
 
     def surroundings(self) -> Any:
-        """The autocast that surrounds it."""
         if self.autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(self.device, getattr(torch, self.autocast))
 
 
 class Row(NamedTuple):
-    """One tensor: its norm in float64, eager and compiled; and how far the latter two are from
-    float64, relative to its scale."""
+    """One tensor: its norms in float64, eager and compiled, and the errors of the latter two
+    relative to its scale."""
 
     exact: float
     eager: float
@@ -486,12 +459,10 @@ class Row(NamedTuple):
     compiled_error: float
 
     def is_wrong(self, how: How) -> bool:
-        """Whether compiled errs more than so many times what eager's rounding explains."""
         return not self.compiled_error <= how.limit * max(self.eager_error, how.epsilon)
 
 
-def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[..., Any]:
-    """The function as torch.compile makes it."""
+def compiled_by(function: Callable[..., Any], how: dict[str, Any]) -> Callable[..., Any]:
     if how["backend"] == "inductor":
         inductor = importlib.import_module("torch._inductor")
         config: Any = importlib.import_module("torch._inductor.config")
@@ -513,14 +484,14 @@ def compiled_by(function: Callable[..., Any], how: Dict[str, Any]) -> Callable[.
 
 def compared(
     function: Callable[..., Any],
-    inputs: Dict[str, Any],
+    inputs: dict[str, Any],
     outputs: Sequence[str],
     cotangents: Tensors,
     how: How,
-) -> Dict[str, Row]:
-    """Outputs, gradients and changed inputs of a function by name. `cotangents` are what the
-    backward pass starts from, by the names of outputs."""
-    drawn: List[Draw] = []
+) -> dict[str, Row]:
+    """Outputs, gradients and changed inputs of a function by name. `cotangents`, by output, are
+    where the backward pass starts."""
+    drawn: list[Draw] = []
 
     def run(
         one: Callable[..., Any], convert: Callable[[torch.Tensor], torch.Tensor] = torch.clone
@@ -549,9 +520,9 @@ def compared(
             wanted={GRADIENT + name: each for name, each in tensors.items() if each.requires_grad},
         )
 
-    with Noting(drawn):
+    with DrawRecorder(drawn):
         eagers = [run(function)]
-    with in_turn(), Drawing(drawn):
+    with in_turn(), DrawReplay(drawn):
         eagers.append(run(function, channels_last))
     exact, found = run(function, in_float64), run(compiled_by(function, how.compiler))
     rows = {}
@@ -568,23 +539,16 @@ def _has_gradients(value: Any) -> bool:
 def passes(
     compute: Callable[[], Tensors],
     watched: Callable[[], Tensors],
-    starts: Callable[[Tensors], List[Tuple[torch.Tensor, torch.Tensor]]],
+    starts: Callable[[Tensors], list[tuple[torch.Tensor, torch.Tensor]]],
     wanted: Tensors,
 ) -> Tensors:
-    """A forward and a backward pass: what it computes, how what is `watched` changes, and the
-    gradients of what is `wanted`, by name. `starts` are outputs with the gradients that come back.
-
-    No gradient at all is a gradient of zero, in whichever variant it happens. Nothing is left in
-    `grad`.
+    """A forward and a backward pass: results, changes of what is `watched`, and gradients of what
+    is `wanted`, by name; a missing gradient is zero. `starts` pairs outputs with their gradients.
     """
     # By value: some operations write into buffers without a trace.
     before = {name: each.clone() for name, each in watched().items()}
     outputs = compute()
-    found = {name: each.detach() for name, each in outputs.items()}
-    for name, each in watched().items():
-        if name in before and not torch.equal(before[name], each):
-            found[name] = difference(before[name], each)
-    pairs = starts(outputs)
+    pairs, gradients = starts(outputs), ()
     if pairs and wanted:
         gradients = torch.autograd.grad(
             [output for output, _ in pairs],
@@ -592,9 +556,13 @@ def passes(
             [cotangent for _, cotangent in pairs],
             allow_unused=True,
         )
-        for (name, each), gradient in zip(wanted.items(), gradients):
-            own = torch.zeros_like(each) if gradient is None else gradient
-            found[name] = (own if own.layout is torch.strided else own.to_dense()).detach()
+    found = {name: each.detach() for name, each in outputs.items()}
+    for name, each in watched().items():
+        if name in before and not torch.equal(before[name], each):
+            found[name] = difference(before[name], each)
+    for (name, each), gradient in zip(wanted.items(), gradients):
+        own = torch.zeros_like(each) if gradient is None else gradient
+        found[name] = (own if own.layout is torch.strided else own.to_dense()).detach()
     return found
 
 
@@ -614,14 +582,14 @@ def stored(file: str, device: str) -> Any:
     return torch.load(os.path.join(folder, file), map_location=device, weights_only=True)
 
 
-def show(rows: Dict[str, Row], labels: Dict[str, str], how: How) -> bool:
+def show(rows: dict[str, Row], labels: dict[str, str], how: How) -> bool:
     """Print norms and errors side by side, with a mark at what is wrong; whether anything is."""
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     titles = ("float64", "eager", "compiled", "error of eager", "of compiled")
     print(" ".join(f"{title:>14}" for title in titles))
     for name, row in rows.items():
         title = " ".join(labels.get(word, word) for word in name.split(" "))
-        mark = "  <- wrong" if row.is_wrong(how) else ""
+        mark = MARK if row.is_wrong(how) else ""
         norms = " ".join(f"{each:14.7g}" for each in row[:3])
         print(f"{norms} {row.eager_error:14.2g} {row.compiled_error:14.2g}  {title}{mark}")
     return any(row.is_wrong(how) for row in rows.values())

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import (
-    Any,
-    ContextManager,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, ContextManager, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -42,8 +31,8 @@ from compilegate.job.probes.reference import (
     GRADIENT,
     INPUT_GRADIENT,
     Draw,
-    Drawing,
-    Noting,
+    DrawRecorder,
+    DrawReplay,
     Tensors,
     channels_last,
     exactly,
@@ -61,17 +50,15 @@ _SYNCHRONISES = ("require_backward_grad_sync", "require_forward_param_sync")
 
 
 class Replayed(NamedTuple):
-    """What a call computed."""
-
     tensors: Tensors  # outputs, gradients, and how buffers changed
-    sizes: Dict[str, float]  # the norms of the buffers that changed
-    precision: Optional[str]  # what it computed its products in; None where that does not show
+    sizes: dict[str, float]  # the norms of the buffers that changed
+    precision: str | None  # what it computed its products in; None where that does not show
     others: bytes  # what the generators of Python and NumPy were afterwards
 
 
 class Replay:
-    """Replays calls of one function. Within the context its module's state is preserved, and tensor
-    hooks of its parameters are taken off: they are no part of what is compiled."""
+    """Replays calls of one function. Within the context its module's state is preserved, and hooks
+    of its parameters are off."""
 
     def __init__(self, compiled: Compiled, compiler: Compiler) -> None:
         """Raises ObstacleError for a module whose parameters lie on several devices."""
@@ -93,10 +80,9 @@ class Replay:
         self._parameters = [
             (name, each) for name, each in self._module.named_parameters() if each.requires_grad
         ]
-        self._reference: Optional[_Exchanged] = None
-        self._place = self._device
-        """Where float64 is computed."""
-        self._drawn: List[Draw] = []
+        self._reference: _ConvertedTensors | None = None
+        self._place = self._device  # where float64 is computed
+        self._drawn: list[Draw] = []
 
     def __enter__(self) -> Replay:
         with contextlib.ExitStack() as stack:
@@ -125,7 +111,7 @@ class Replay:
         _require_precision(call.autocast)
         self._state.restore()
         self._drawn = []
-        with Noting(self._drawn):
+        with DrawRecorder(self._drawn):
             return self._run(
                 self._eager, call, self._parameters, same_layout, call.autocast.again()
             )
@@ -133,27 +119,35 @@ class Replay:
     def eager_reordered(self, call: Call) -> Replayed:
         """The last eager call as compilers may order it: sums in turn, channels last."""
         self._state.restore()
-        exchanged = _Exchanged(self._module, _images_channels_last)
-        with exchanged.lent(), in_turn(), Drawing(self._drawn):
+        exchanged = _ConvertedTensors(self._module, _images_channels_last)
+        with exchanged.exchanged(), in_turn(), DrawReplay(self._drawn):
             parameters = exchanged.named(self._parameters)
             return self._run(self._eager, call, parameters, channels_last, call.autocast.again())
 
     def compiled(self, call: Call) -> Replayed:
-        """What trains. It may compute on a device of its own."""
+        """What trains, on the compiler's own device where it has one."""
         device = self._compiler.device(self._device)
-        if device.type == self._device.type:
-            around = call.autocast.again()
-        else:
-            around = autocast(call.autocast.precision, device)
         self._state.restore()
-        return self._run(self._function.compiled, call, self._parameters, same_layout, around)
+        function = self._function.compiled
+        if device.type == self._device.type:
+            return self._run(function, call, self._parameters, same_layout, call.autocast.again())
+
+        def there(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.detach().to(device)
+
+        moved = _ConvertedTensors(self._module, there)
+        around = autocast(call.autocast.precision, device)
+        with moved.exchanged():
+            found = self._run(function, call, moved.named(self._parameters), there, around)
+        here = {name: each.to(self._device) for name, each in found.tensors.items()}
+        return found._replace(tensors=here)
 
     def exact(self, call: Call) -> Replayed:
-        """Eager in float64, without autocast: on the module's device, or else in the host's memory.
-        Random numbers are those of the last eager call, which comes before.
+        """Eager in float64, on the module's device or else the host, with the random numbers of the
+        last eager call.
 
-        Raises ObstacleError where it is not to be had, and where the call draws random numbers that
-        the compiler does not share; NoRoomError where memory does not suffice.
+        Raises ObstacleError where float64 is not to be had or the compiler draws other random
+        numbers; NoRoomError for lack of memory.
         """
         host = torch.device("cpu")
         try:
@@ -175,10 +169,12 @@ class Replay:
         self._state.restore()
         place, room = self._place, self._room()
         if self._reference is None:
-            self._reference = _Exchanged(self._module, lambda each: in_float64(each).to(place))
+            self._reference = _ConvertedTensors(
+                self._module, lambda each: in_float64(each).to(place)
+            )
         reference = self._reference
         under = call.autocast.dtype if call.autocast.enabled else None
-        with reference.lent(), exactly(self._drawn, self._dtype, under), _no_collectives():
+        with reference.exchanged(), exactly(self._drawn, self._dtype, under), _no_collectives():
             found = self._run(
                 self._eager,
                 call,
@@ -227,11 +223,10 @@ class Replay:
         convert: Convert,
         surroundings: ContextManager[Any],
     ) -> Replayed:
-        """A forward and a backward pass, the former in these surroundings."""
         arguments, named, inputs = _copied(call, convert)
         call.random.restore()
-        paths: Dict[str, str] = {}
-        precision: Optional[str] = None
+        paths: dict[str, str] = {}
+        precision: str | None = None
         others = b""
 
         def compute() -> Tensors:
@@ -245,9 +240,11 @@ class Replay:
             return dict(zip(titles, (each for _, each in returned)))
 
         def buffers() -> Tensors:
-            return {BUFFER + name: each for name, each in self._module.named_buffers()}
+            self._compiler.execute()  # in one graph, where steps are traced
+            own = self._module.named_buffers()
+            return {BUFFER + name: each.to(self._device) for name, each in own}
 
-        def starts(outputs: Tensors) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+        def starts(outputs: Tensors) -> list[tuple[torch.Tensor, torch.Tensor]]:
             if all(each is None for each in call.cotangents.values()):
                 return []
             found = []
@@ -267,36 +264,30 @@ class Replay:
 
 
 def _images_channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of an image or kernel; any other tensor itself, so that a large language model is not
-    held once more."""
+    """A channels-last copy of an image or kernel; any other tensor itself, to save memory."""
     return channels_last(tensor) if tensor.dim() in (4, 5) else tensor
 
 
-class _Exchanged:
-    """A module's tensors, converted, to be lent to it for the time of a call. So a function that
-    uses the module computes with others, also with tied weights, and with tensors that are no
-    parameters; nothing but tensors has to be copied."""
+class _ConvertedTensors:
+    """A module's tensors, converted, and given to it for the time of a call: so functions that use
+    the module compute with others, tied weights included."""
 
     def __init__(self, module: torch.nn.Module, convert: Convert) -> None:
         self._module, self._convert = module, convert
-        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {
             id(each): (each, self._converted(each)) for each in module.parameters()
         }
 
-    def named(self, parameters: Sequence[Tuple[str, torch.Tensor]]) -> _Named:
+    def named(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> _Named:
         """Those that stand for parameters of the module."""
         return [(name, self._made[id(each)][1]) for name, each in parameters]
 
     def written(self) -> bool:
-        """Whether a call has written into a parameter."""
         return any(each._version > 0 for _, each in self._made.values())
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
-        """Exchange the module's tensors. Buffers start from their own values each time.
-
-        Whoever enters puts back attributes that the call sets itself; see `PreservedState`.
-        """
+    def exchanged(self) -> Iterator[None]:
+        """Exchange the module's tensors. Buffers start from their own values each time."""
         made = dict(self._made)
 
         def exchange(tensor: torch.Tensor) -> torch.Tensor:
@@ -331,8 +322,8 @@ _TABLES = frozenset(vars(torch.nn.Module()))
 
 
 def _require_precision(captured: Autocast) -> None:
-    """Raises ObstacleError where torch has no eager in a call's precision. Before 2.3 the autocast
-    of a CPU knows bf16 alone: for fp16 it raises an error, or warns and is off."""
+    """Raise ObstacleError where torch has no eager in a call's precision, as fp16 on a CPU before
+    2.3."""
     place = torch.device(captured.device_type)
     try:
         with captured.again():
@@ -374,7 +365,7 @@ def _no_collectives() -> Iterator[None]:
 @contextlib.contextmanager
 def _bounded(most_bytes: int, what: str) -> Iterator[None]:
     """Raise NoRoomError when a forward pass keeps more for its backward pass than is free."""
-    storages: Set[int] = set()
+    storages: set[int] = set()
     kept = 0
 
     def count(tensor: torch.Tensor) -> torch.Tensor:
@@ -395,8 +386,7 @@ def _bounded(most_bytes: int, what: str) -> Iterator[None]:
 
 
 def free_bytes(device: torch.device) -> int:
-    """How much memory could be allocated on a device, or in the host; a large number where
-    nothing says."""
+    """How much memory could be allocated on a device or in the host, large where unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + int(unused)
@@ -405,23 +395,21 @@ def free_bytes(device: torch.device) -> int:
 
 
 def _place_name(device: torch.device) -> str:
-    """What a device is called in a sentence."""
     return {"cuda": "GPU", "cpu": "host"}.get(device.type, device.type)
 
 
-def _copied(call: Call, convert: Convert) -> Tuple[Any, Any, _Named]:
-    """The call's arguments with tensors of their own, and those that want gradients."""
+def _copied(call: Call, convert: Convert) -> tuple[Any, Any, _Named]:
     copies = Copies(convert)
     arguments = [with_tensors(each, copies) for each in call.arguments]
     named = {name: with_tensors(each, copies) for name, each in call.named.items()}
-    inputs: Dict[int, Tuple[str, torch.Tensor]] = {}
+    inputs: dict[int, tuple[str, torch.Tensor]] = {}
     for name, each in named_output_tensors({**dict(enumerate(arguments)), **named}):
         if each.requires_grad:
             inputs.setdefault(id(each), (INPUT_GRADIENT + name, each))
     return arguments, named, list(inputs.values())
 
 
-def _titles(outputs: _Named) -> List[str]:
+def _titles(outputs: _Named) -> list[str]:
     """Names of an output's tensors: `loss` for its one number, `output.PATH` for the others."""
     numbers = [path for path, each in outputs if each.dim() == 0]
     if len(numbers) > 1:

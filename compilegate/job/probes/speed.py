@@ -1,12 +1,8 @@
 """The paired speed probe: how much faster is this job's step than the baseline's, here and now?
 
-Jobs are timed at different times, beside different neighbours, and their ratio has all of that in
-it. So after training, blocks of the baseline's step and of the job's own step take turns in one
-process: what slows the machine down for longer than a block slows both. What is timed is the
-captured steps taken again, at equal weights, with optimizers whose state is thrown away. The gate
-judges the ratios of the pairs.
-
-    record, blocks = probe_speed(compiled, optimizers, compiler=compiler, ..., seconds=20.0)
+Jobs run at different times beside different neighbours. So after training, blocks of the baseline's
+step and of the job's own take turns in one process, on the captured steps, at equal weights, with
+optimizers whose state is thrown away. The gate judges the ratios of the pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ import inspect
 import math
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -42,24 +38,19 @@ from compilegate.job.probes.state import PreservedState, captured_modes
 
 SHARE_OF_TRAINING = 0.05
 MOST_SECONDS = 60.0
-"""What the probe may take where the workload does not say: a share of the training's time, and no
-more than this."""
+"""What the probe may take by default: a share of the training's time, and no more than this."""
 BLOCK_SECONDS = 0.05
-"""A block's length: long beside the timer, one synchronisation and a turn of the scheduler; short
-beside the time in which a machine's load changes."""
+"""Long beside the timer and a turn of the scheduler; short beside changes of a machine's load."""
 SHORTEST_BLOCK_SECONDS = 0.002
 """Where there is little time, blocks are shorter, but not shorter than this."""
 LEAST_PAIRS, MOST_PAIRS = 6, 200
 """Fewer pairs say nothing; more of them add little. Both are even: pairs come in twos."""
 _RATE = 1e-6
-"""The learning rate's factor while steps are timed. The work is the same, and the weights stay
-where they are: the same gradients, over and over, would carry them far away."""
-WARM_UP_SHARE = 0.1
-"""The share of its time in which the probe takes a round of the captured steps on both sides; where
-they take longer, it does with the first of them."""
+"""The learning rate's factor while steps are timed: the work is the same, and weights stay put."""
+WARM_UP_SHARE = 0.1  # the share of its time for a warm-up round of the captured steps on both sides
 
 
-def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
+def seconds_allowed(declared: float | None, train_seconds: float) -> float:
     """How long the probe may take after a training of `train_seconds`; zero is not at all."""
     return min(SHARE_OF_TRAINING * train_seconds, MOST_SECONDS) if declared is None else declared
 
@@ -71,7 +62,7 @@ class Side:
     compiler: str
     batch_size: int  # what each process takes in a step
     precision: str = "fp32"  # fp32, bf16 or fp16
-    padding: Optional[str] = None
+    padding: str | None = None
     """How texts of different lengths come into batches; None is as the other one does it."""
 
 
@@ -88,23 +79,18 @@ def probe_speed(
     world: World = ALONE,
     block_seconds: float = BLOCK_SECONDS,
     most_pairs: int = MOST_PAIRS,
-) -> Tuple[PairedSpeedRecord, Optional[PairedBlocks]]:
+) -> tuple[PairedSpeedRecord, PairedBlocks | None]:
     """Time the captured steps as this job takes them, and in turns as its baseline would.
 
-    `compiled` are the functions that the job compiled with `compiler`, and `optimizers` those that
-    stepped in training. `seconds` bound all of it, preparations included, but for the blocks that
-    are under way. `seed` decides which block of a pair comes first. Blocks take `block_seconds`
-    where there is time, and there are `most_pairs` pairs of them at most.
-
-    Weights, buffers, gradients, training modes, the optimizers and the random generators are
-    afterwards what they were before. Where there is nothing to compare, the record says why and
-    there are no blocks. Nothing is raised.
+    `optimizers` are those that stepped in training. `seconds` bound all of it but the blocks under
+    way; `seed` decides which block of a pair comes first. The training's state is afterwards what
+    it was. Where there is nothing to compare, the record says why. Raises nothing.
     """
     began = time.perf_counter()
 
-    def measured() -> Tuple[int, PairedBlocks]:
+    def measured() -> tuple[int, PairedBlocks]:
         _require_steps_here(compiler, optimizers, baseline, world)
-        recent = [each.with_calls_back() for each in compiled]
+        recent = [each.with_calls_on_device() for each in compiled]
         steps = _captured_steps(recent)
         theirs = _as_baseline(steps, candidate, baseline)
         calls = [(call.arguments, call.named) for each in recent for call in each.calls]
@@ -119,7 +105,7 @@ def probe_speed(
             for each in recent:
                 stack.enter_context(captured_modes(each))
             stack.enter_context(state)
-            own = [[_Again(each.compiled, call) for each, call in step] for step in steps]
+            own = [[_ReplayedCall(each.compiled, call) for each, call in step] for step in steps]
             timer = _Timer(state, optimizers, [own, theirs], began + seconds, seconds)
             return timer.timed(block_seconds, most_pairs, seed)
 
@@ -138,7 +124,6 @@ def probe_speed(
 def _require_steps_here(
     compiler: Compiler, optimizers: Sequence[torch.optim.Optimizer], baseline: Side, world: World
 ) -> None:
-    """Raises ObstacleError where one process cannot take both steps."""
     if compiler.compiles_whole_steps:
         raise ObstacleError(
             "the compiler traces whole steps and has the device to itself, so the baseline's step "
@@ -169,9 +154,8 @@ _Steps = List[List[Tuple[Compiled, Call]]]
 
 
 def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
-    """The calls of each captured step, function by function. Where a step made more than were
-    kept, as one that accumulates gradients does, those stand for the others. Raises ObstacleError
-    where there are none."""
+    """The calls of each captured step. Where a step made more than were kept, as in gradient
+    accumulation, those stand for the others. Raises ObstacleError without any."""
     found: _Steps = []
     for number in sorted({call.step for each in compiled for call in each.calls}):
         found.append([])
@@ -188,9 +172,9 @@ def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
     return found
 
 
-def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_Again]]:
-    """The same steps as the baseline would take them: uncompiled, with its batch size and in its
-    precision. Raises ObstacleError where they cannot be made of what was captured."""
+def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> list[list[_ReplayedCall]]:
+    """The same steps uncompiled, with the baseline's batch size and precision. Raises ObstacleError
+    where they cannot be made of what was captured."""
     if None not in (candidate.padding, baseline.padding) and candidate.padding != baseline.padding:
         raise ObstacleError(
             f"the baseline's padding is {baseline.padding!r} and this job's {candidate.padding!r}, "
@@ -203,11 +187,10 @@ def _as_baseline(steps: _Steps, candidate: Side, baseline: Side) -> List[List[_A
     old, new = candidate.batch_size, baseline.batch_size
     if old != new:
         steps = [[(one, _with_batch(call, old, new)) for one, call in step] for step in steps]
-    return [[_Again(one.eager, call, old, new) for one, call in step] for step in steps]
+    return [[_ReplayedCall(one.eager, call, old, new) for one, call in step] for step in steps]
 
 
 def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
-    """Raises ObstacleError unless autocast is all that makes this job's precision."""
     found = f"the baseline trains in {theirs} and this job in {ours}"
     if not any(call.autocast.precision == ours for step in steps for _, call in step):
         raise ObstacleError(f"{found}, not by autocast, so one cannot be made of the other")
@@ -220,8 +203,7 @@ def _require_autocast(steps: _Steps, ours: str, theirs: str) -> None:
 
 
 def _under(theirs: str, call: Call, ours: str) -> Call:
-    """The call under the baseline's autocast; a part that the script takes out of its own autocast
-    stays out."""
+    """The call under the baseline's autocast; a part outside of the script's autocast stays out."""
     before = call.autocast
     if before.precision != ours:
         return call
@@ -231,8 +213,7 @@ def _under(theirs: str, call: Call, ours: str) -> Call:
 
 
 def _with_batch(call: Call, old: int, new: int) -> Call:
-    """The call with batches of another size: every tensor with `old` rows is cut to `new`, or
-    repeated."""
+    """The call with batches of another size: tensors of `old` rows are cut or repeated."""
     inputs = tensors_in([call.arguments, call.named])
     if not any(each.dim() and each.shape[0] == old for each in inputs):
         raise ObstacleError(
@@ -257,12 +238,11 @@ def _with_batch(call: Call, old: int, new: int) -> Call:
 
 
 def _with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Its first rows; from the beginning again where it has fewer."""
     times = -(-rows // tensor.shape[0])
     return torch.cat([tensor] * times)[:rows].clone()
 
 
-class _Again:
+class _ReplayedCall:
     """One call, to be made again and again."""
 
     def __init__(self, function: Forward, call: Call, old: int = 1, new: int = 1) -> None:
@@ -270,7 +250,7 @@ class _Again:
         self._function, self._call = function, call
         self.inputs = tensors_in([call.arguments, call.named])
         self._old, self._new = old, new
-        self._gradients: Optional[Dict[str, torch.Tensor]] = None
+        self._gradients: dict[str, torch.Tensor] | None = None
         """Those of its outputs, in their shapes; None before its first time."""
 
     def __call__(self) -> None:
@@ -295,8 +275,8 @@ class _Again:
             torch.autograd.backward(starts, [*self._gradients.values()])
 
     def _fitting(self, gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """With other batches, what counts by examples is longer or shorter: (batch x length,
-        classes) as well as (batch, classes)."""
+        """Cut or repeat what counts by examples: (batch x length, classes) as well as (batch,
+        classes)."""
         if gradient.shape != output.shape:
             if (
                 gradient.dim() != output.dim()
@@ -321,11 +301,10 @@ class _Timer:
         self,
         state: PreservedState,
         optimizers: Sequence[torch.optim.Optimizer],
-        sides: List[List[List[_Again]]],
+        sides: list[list[list[_ReplayedCall]]],
         ends: float,
         seconds: float,
     ) -> None:
-        """`sides` are the steps of this job and of its baseline."""
         self._state, self._optimizers, self._leaves = state, optimizers, state.leaves
         self._sides, self._ends, self._seconds = sides, ends, seconds
 
@@ -366,12 +345,10 @@ class _Timer:
             elif device.type != "cpu" and hasattr(getattr(torch, device.type, None), "synchronize"):
                 getattr(torch, device.type).synchronize()
 
-    def _planned(self, block_seconds: float) -> Tuple[int, int, float]:
-        """Warm up caches and allocators on both sides, and plan the longest blocks up to the wanted
-        ones of which at least `LEAST_PAIRS` pairs fit. How many steps a block has, how many before
-        it are not timed (caches still hold what the other side used), and what a pair of blocks
-        takes in seconds, all that is around them included. Raises ObstacleError where there is no
-        time for them."""
+    def _planned(self, block_seconds: float) -> tuple[int, int, float]:
+        """Warm up both sides, and plan the longest blocks of which `LEAST_PAIRS` pairs fit: steps
+        of a block, untimed steps before it, and seconds of a pair. Raises ObstacleError where there
+        is no time for them."""
         self._begin()
         quickest = self._take(0, 1)
         if self._left() > 0:  # the very first step is slower than any other
@@ -379,7 +356,7 @@ class _Timer:
         self._require(LEAST_PAIRS * quickest, 2 * LEAST_PAIRS * quickest)
         rounds = max(1, int(WARM_UP_SHARE * self._seconds / quickest / 2))
         self._sides = [side[:rounds] for side in self._sides]
-        times: List[float] = []
+        times: list[float] = []
         for number, side in enumerate(self._sides):
             self._begin()
             self._take(number, len(side))
@@ -409,7 +386,6 @@ class _Timer:
         return 1 if len(shapes) == 1 else len(self._sides[0])
 
     def _require(self, least: float, needed: float) -> None:
-        """Raises ObstacleError where less than `least` seconds are left; `needed` are named."""
         if self._left() < least:
             used = self._seconds - self._left()
             raise ObstacleError(
@@ -417,13 +393,13 @@ class _Timer:
                 f"{used + needed:.2g} s or more; train longer, or set gate.speed_probe_seconds"
             )
 
-    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> Tuple[int, PairedBlocks]:
-        """Time pairs of blocks, until there are enough or the time is over; how many steps each
-        block has, too."""
+    def timed(self, block_seconds: float, most_pairs: int, seed: int) -> tuple[int, PairedBlocks]:
+        """Time pairs of blocks until there are enough or the time is over; and the steps of a
+        block."""
         count, lead_in, pair_seconds = self._planned(block_seconds)
         chance = np.random.default_rng(seed)
-        first: List[bool] = []
-        seconds: List[List[float]] = []
+        first: list[bool] = []
+        seconds: list[list[float]] = []
         while len(seconds) < LEAST_PAIRS or (
             len(seconds) < most_pairs and self._left() >= 2 * pair_seconds
         ):

@@ -1,12 +1,11 @@
-"""The state of a training, preserved: afterwards all of it is, bit for bit, what it was.
+"""The state of a training, preserved: afterwards it is, bit for bit, what it was.
 
     with PreservedState(modules, optimizers, inputs=calls) as state:
         ...              # take steps; weights, buffers and the optimizers' state change
         state.restore()  # as they were on entering
-        ...
 
-Tensors are restored in place: what was compiled for them, or captured as a CUDA graph, holds them
-by their address. What has not changed is not written to: dynamo's guards look at modules.
+Tensors are restored in place, since compiled code holds their addresses; unchanged ones are not
+written to, since dynamo's guards look at modules.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import deque
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
@@ -30,12 +29,12 @@ _STEP_HOOKS_OF_ALL = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hoo
 
 
 class PreservedState:
-    """A context in which modules and optimizers may be called and trained, as if it had never been.
+    """A context in which modules and optimizers may be called and trained without effect on the
+    training.
 
-    Kept are attributes, parameters, buffers and gradients of the modules, all that the optimizers
-    hold, the tensors of `inputs`, each in any nest of containers, and the random generators. On
-    entering, gradients are set aside and the hooks around optimizer steps are taken off, since a
-    script counts or averages in them.
+    Kept are the modules' attributes, parameters, buffers and gradients, the optimizers' state, the
+    tensors of `inputs` and the random generators. Gradients are set aside, and hooks around
+    optimizer steps taken off, since scripts count or average in them.
     """
 
     def __init__(
@@ -51,17 +50,16 @@ class PreservedState:
         self._optimizers = list(optimizers)
         self._inputs = inputs
         self._parameters = parameters
-        self._originals: Dict[int, torch.Tensor] = {}
-        self._copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        self._structures: List[_Restore] = []
+        self._originals: dict[int, torch.Tensor] = {}
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._structures: list[_Restore] = []
 
     @property
-    def devices(self) -> List[torch.device]:
-        """Where the tensors are."""
+    def devices(self) -> list[torch.device]:
         return list(dict.fromkeys(each.device for each in self._originals.values()))
 
     @property
-    def leaves(self) -> List[torch.Tensor]:
+    def leaves(self) -> list[torch.Tensor]:
         """Every tensor to which a backward pass may bring a gradient, each once."""
         return [each for each in self._originals.values() if each.is_leaf and each.requires_grad]
 
@@ -71,7 +69,7 @@ class PreservedState:
                 surroundings.callback(hooks.update, dict(hooks))
                 surroundings.callback(hooks.clear)
                 hooks.clear()
-            seen: Set[int] = set()
+            seen: set[int] = set()
             for each in [*self._modules, *self._optimizers]:
                 self._keep(vars(each), seen)
             self._keep(self._inputs, seen)
@@ -107,9 +105,8 @@ class PreservedState:
             self._parameters = True
             self._copy()
 
-    def _keep(self, value: Any, seen: Set[int]) -> None:
-        """Collect the tensors and generators of a nest, and how its containers get back what they
-        held."""
+    def _keep(self, value: Any, seen: set[int]) -> None:
+        """Collect the tensors and generators of a nest, and how its containers are restored."""
         if isinstance(value, torch.Tensor):
             self._originals[id(value)] = value
             return
@@ -130,8 +127,8 @@ class PreservedState:
             self._keep(each, seen)
 
     def _copy(self) -> None:
-        """Raises NoRoomError where there is no memory for the copies: the system would end the
-        process. They are in the host's memory where there is too little on their own device."""
+        """Copy to the host where the device has too little room. Raises NoRoomError where the host
+        has too little."""
         tensors = [
             each
             for each in self._originals.values()
@@ -176,15 +173,14 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether several of its elements are one place in memory, as expand makes them: nobody can
-    write into it."""
+    """Whether several elements are one place in memory, as expand makes them: nobody can write
+    there."""
     if tensor.layout != torch.strided:
         return False
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
 def _restoring_container(value: Any) -> _Restore:
-    """For a dictionary, a list, a deque or a set."""
     held: Any = dict(value) if isinstance(value, dict) else list(value)
 
     def restore() -> None:
@@ -201,7 +197,7 @@ def _restoring_container(value: Any) -> _Restore:
     return restore
 
 
-def _step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> List[Dict[Any, Any]]:
+def _step_hooks(optimizers: Sequence[torch.optim.Optimizer]) -> list[dict[Any, Any]]:
     """Torch before 2.0 has none for all optimizers, and before 1.14 none at all."""
     module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes its name
     places = [

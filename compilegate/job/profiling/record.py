@@ -1,13 +1,10 @@
-"""What a profiled process writes down, as types.
-
-It holds what was seen and counted. What follows from it is for `compilegate.diagnose` to say.
-All times are seconds of one step.
-"""
+"""What a profiled process writes down, as types; `compilegate.diagnose` says what follows. Times
+are seconds of one step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Optional, Tuple
+from typing import Literal
 
 from compilegate.job.evidence.record import PaddingRecord
 
@@ -16,7 +13,7 @@ PROFILE_SCHEMA = 4
 Part = Literal["computing", "update"]
 COMPUTING: Part = "computing"
 UPDATE: Part = "update"
-PARTS: Tuple[Part, ...] = (COMPUTING, UPDATE)
+PARTS: tuple[Part, ...] = (COMPUTING, UPDATE)
 """What operators belong to: the forward and the backward pass, or the optimizer's step."""
 HOST = "cpu"  # the device of a program that computes where it runs
 
@@ -54,8 +51,8 @@ class ProfiledTime:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of somebody's program where something happened: a value was asked for, torch left the
-    graph that it compiles or compiled one anew."""
+    """A line of the program where a value was asked for, or torch left a graph or compiled one
+    anew."""
 
     where: str  # ``train.py:42``
     count: int
@@ -64,36 +61,32 @@ class Place:
 
 @dataclass(frozen=True)
 class Graphs:
-    """What torch made of a program that it compiles."""
-
     count: int
-    breaks: Tuple[Place, ...]
-    recompilations: Tuple[Place, ...]
+    breaks: tuple[Place, ...]
+    recompilations: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One profiled process."""
-
     program: str
-    arm: Optional[str]
+    arm: str | None
     compiler: str
     device: str
     hardware: str  # what the device is, in words
     torch: str
     processes: int
-    batch_size: Optional[int]
+    batch_size: int | None
     warm_up: int  # steps before the plain ones
-    steps: Tuple[StepTime, ...]  # the plain ones
+    steps: tuple[StepTime, ...]  # the plain ones
     profiled_steps: int
     profiled: ProfiledTime
-    operators: Tuple[Operator, ...]
+    operators: tuple[Operator, ...]
     least_seconds: float  # an operator that computes next to nothing, on the host, profiled
-    synchronisations: Tuple[Place, ...]
+    synchronisations: tuple[Place, ...]
     """Where the host asked for a value that the device computes, in the profiled steps."""
-    shapes: Tuple[int, ...]
+    shapes: tuple[int, ...]
     """For each profiled step the number of its shapes, from 0 in the order of their first step."""
-    graphs: Optional[Graphs]  # None for a program that torch does not compile
+    graphs: Graphs | None  # None for a program that torch does not compile
     trace: str  # the file beside this one that Perfetto opens
-    padding: Optional[PaddingRecord] = None  # where the program says what padding costs
+    padding: PaddingRecord | None = None  # where the program says what padding costs
     schema: int = PROFILE_SCHEMA

@@ -1,8 +1,5 @@
 """Profiles a script as it is: ``python -m compilegate.job.profiling.script train.py --epochs 1``.
-
-The script needs no call of `compilegate.job`. Its loop is known by what it calls of torch: loaders,
-and the optimizer's `step`.
-"""
+Its loop is known by its loaders and the optimizer's `step`."""
 
 from __future__ import annotations
 

@@ -1,21 +1,20 @@
-"""Where the time of a training step goes, measured inside the training process.
-
-A profiled process takes a few dozen steps and ends: some warm up, most are timed by the job's clock
-alone, and some go under torch.profiler. `compilegate.diagnose` reads what is written here; `script`
-starts a script that does not import `compilegate.job`.
-"""
+"""Where the time of a training step goes, measured in the training process: a few dozen steps, some
+to warm up, most timed by the job's clock, some under torch.profiler; then it ends."""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import os
+import re
 import statistics
 import sys
+from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Sequence
 
+import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
@@ -30,9 +29,19 @@ from compilegate.job.names import (
     PROFILE_VARIABLE,
     TRACE_FILE,
 )
-from compilegate.job.profiling.events import WAIT, Events
-from compilegate.job.profiling.record import Graphs, Place, Profile, StepTime
-from compilegate.job.profiling.slowdowns import GraphLog, SynchronisationWatch
+from compilegate.job.profiling.record import (
+    COMPUTING,
+    PARTS,
+    UPDATE,
+    Graphs,
+    Operator,
+    Part,
+    Place,
+    Profile,
+    ProfiledTime,
+    StepTime,
+)
+from compilegate.job.slowdowns import GraphLog, SynchronisationWatch
 
 FEWEST_STEPS = 12
 MOST_LINES = 20
@@ -88,14 +97,14 @@ class Session:
         self._optimizer: Any = None
         self.over = False  # the profile is written
         self.quiet = False  # nothing need be said at the program's end
-        self.arm: Optional[str] = None
+        self.arm: str | None = None
         self.compiler = "eager"
-        self.batch_size: Optional[int] = None
-        self.padding: Optional[PaddingRecord] = None
+        self.batch_size: int | None = None
+        self.padding: PaddingRecord | None = None
 
     def start(self) -> None:
-        """Listen to torch: to its loaders, and to the first optimizer, whose update ends the step
-        of a program that has no clock."""
+        """Listen to loaders and to the first optimizer, whose update ends the step of a program
+        without a clock."""
         from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: PLC0415
         from torch.utils.data import dataloader  # noqa: PLC0415
 
@@ -209,7 +218,6 @@ class Session:
         )
 
     def _device(self) -> torch.device:
-        """Where the weights are that the first optimizer changes."""
         if self._optimizer is None:
             return torch.device("cpu")
         weight: torch.Tensor = self._optimizer.param_groups[0]["params"][0]
@@ -226,11 +234,10 @@ def _least_seconds() -> float:
     return float(statistics.median(each.self_cpu_time_total for each in added)) / 1e6
 
 
-_session: Optional[Session] = None
+_session: Session | None = None
 
 
 def current() -> Session:
-    """The session of this process, started if it was not."""
     global _session  # noqa: PLW0603 - a process has one
     if _session is None:
         steps, _, folder = os.environ[PROFILE_VARIABLE].partition(":")
@@ -242,5 +249,140 @@ def current() -> Session:
 
 
 def is_over() -> bool:
-    """Whether the profile of this process is written."""
     return _session is not None and _session.over
+
+
+# What torch.profiler saw, as the figures of a typical step.
+
+WAIT = "compilegate: wait for data"  # the profiler's mark of a step's wait for its batch
+MOST_OPERATORS = 400
+OUTSIDE = 1000  # microseconds without an operator: the program reads, writes, or sleeps
+_DATA, _COMMUNICATION = "data", "communication"
+_MARKS = (WAIT, "ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel")
+"""What is no operator, but a name for all that is called within."""
+_COMMUNICATES = re.compile(r"nccl|gloo|c10d|record_param_comms|mpi:|ucc:", re.IGNORECASE)
+_SHAPED = re.compile(r"::(addmm|mm|bmm|baddbmm|linear|\w*convolution\w*|embedding)$")
+"""Operators whose inputs' shapes are a step's: others may be called now and then."""
+
+
+class Events:
+    """The events of a torch.profiler that has ended, `profiler.events()`, step by step."""
+
+    def __init__(self, events: Sequence[Any]) -> None:
+        self._parts: dict[int, str] = {}
+        known = [each for each in events if each.name != "[memory]"]
+        self._host = [each for each in known if each.device_type.name == "CPU"]
+        names = {each.name for each in self._host}  # which its shadows on a device have, too
+        self._device = [
+            each for each in known if each.device_type.name != "CPU" and each.name not in names
+        ]
+        marks = [each for each in self._host if each.name.startswith("ProfilerStep")]
+        # Within the first of them the profiler itself gets going.
+        self._steps = sorted((each.time_range.start, each.time_range.end) for each in marks)[1:]
+        self.count = len(self._steps)
+        self._calls = [each for each in self._host if not each.name.startswith(_MARKS)]
+
+    def operators(self) -> tuple[Operator, ...]:
+        """The calls of a typical step, by part and name; those that take most first."""
+        taken: defaultdict[tuple[Part, str], Any] = defaultdict(lambda: np.zeros((3, self.count)))
+        for number, part, each in self._called():
+            kernels = sum(kernel.duration for kernel in each.kernels)
+            own = max(each.self_cpu_time_total, 0.0)
+            taken[part, each.name][:, number] += 1, own / 1e6, kernels / 1e6
+        found = [
+            Operator(part, name, *np.median(sums, axis=1).tolist())
+            for (part, name), sums in taken.items()
+        ]
+        found.sort(key=lambda each: -(each.seconds + each.device_seconds))
+        return tuple(found[:MOST_OPERATORS])
+
+    def shapes(self) -> tuple[int, ...]:
+        called: list[set[tuple[str, str]]] = [set() for _ in self._steps]
+        for number, part, each in self._called():
+            if part == COMPUTING and _SHAPED.search(each.name):
+                called[number].add((each.name, str(each.input_shapes)))
+        numbers: dict[Any, int] = {}
+        return tuple(numbers.setdefault(frozenset(each), len(numbers)) for each in called)
+
+    def time(self) -> ProfiledTime:
+        steps = [self._divided(begin, end) for begin, end in self._steps]
+        if not self._device:  # where the host computes, its own work is what operators leave
+            for number, part, each in self._called():
+                steps[number][part] -= each.self_cpu_time_total
+            steps = [{name: max(taken, 0.0) for name, taken in each.items()} for each in steps]
+        typical = {name: statistics.median(each[name] for each in steps) for name in steps[0]}
+        # Other programs may take the processor in every other step: what the program itself does
+        # outside of torch is there in three of four.
+        typical["outside"] = sorted(each["outside"] for each in steps)[(len(steps) - 1) // 4]
+        return ProfiledTime(**{name: taken / 1e6 for name, taken in typical.items()})
+
+    def _divided(self, begin: float, end: float) -> dict[str, float]:
+        """Microseconds, by the fields of ProfiledTime."""
+
+        def when(events: Sequence[Any], *parts: str) -> Any:
+            """For each microsecond of the step, whether one of the events is going on."""
+            going_on = np.zeros(round(end - begin), dtype=bool)
+            for each in events:
+                first, last = each.time_range.start - begin, each.time_range.end - begin
+                if last > 0 and first < len(going_on) and (not parts or self._part(each) in parts):
+                    going_on[max(round(first), 0) : round(last)] = True
+            return going_on
+
+        data, update = when(self._host, _DATA), when(self._host, UPDATE)
+        called = when(self._calls, *PARTS) & ~data
+        if self._device:
+            talking = [each for each in self._device if _COMMUNICATES.search(each.name)]
+            copying = [each for each in self._device if each.name.lower().startswith("memcpy")]
+            apart = {id(each) for each in (*talking, *copying)}
+            busy = when([each for each in self._device if id(each) not in apart])
+            communication, copies = when(talking) & ~busy, when(copying) & ~busy
+        else:
+            busy, copies = called, np.zeros_like(called)
+            communication = when(self._calls, _COMMUNICATION) & ~busy
+        copies &= ~communication
+        rest = ~(communication | copies | data | (busy if self._device else False))
+        outside = _long(rest & ~called)
+        rest &= ~outside
+        masks = {
+            _COMMUNICATION: communication,
+            "copies": copies,
+            "outside": outside,
+            COMPUTING: rest & ~update,
+            UPDATE: rest & update,
+        }
+        return {"seconds": end - begin, **{name: float(it.sum()) for name, it in masks.items()}}
+
+    def _called(self) -> list[tuple[int, Part, Any]]:
+        """Each call of an operator that began in a step: that one's number, its part, itself."""
+        found: list[tuple[int, Part, Any]] = []
+        starts = [begin for begin, _ in self._steps]
+        for each in self._calls:
+            at, start = self._part(each), each.time_range.start
+            part = next((one for one in PARTS if one == at), None)
+            number = int(np.searchsorted(starts, start, side="right")) - 1
+            if part is not None and number >= 0 and start <= self._steps[number][1]:
+                found.append((number, part, each))
+        return found
+
+    def _part(self, event: Any) -> str:
+        """What it belongs to, by its own name or that of what called it."""
+        if id(event) not in self._parts:
+            name = event.name
+            if name == WAIT or name.startswith("enumerate(DataLoader)"):
+                part = _DATA
+            elif name.startswith("Optimizer."):
+                part = UPDATE
+            elif _COMMUNICATES.search(name):
+                part = _COMMUNICATION
+            else:
+                part = COMPUTING if event.cpu_parent is None else self._part(event.cpu_parent)
+            self._parts[id(event)] = part
+        return self._parts[id(event)]
+
+
+def _long(mask: Any) -> Any:
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    found = np.zeros_like(mask)
+    for first, last in edges.reshape(-1, 2):
+        found[first:last] = last - first > OUTSIDE
+    return found

@@ -1,7 +1,5 @@
-"""A training script's job, as the script calls it: `from compilegate import job`.
-
-The functions act on the one job of the process, which the first of them starts.
-"""
+"""The functions of `from compilegate import job`, which act on the one job of the process; the
+first call starts it."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ import os
 import sys
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from compilegate.job.errors import CompilegateError, CompilerError, InputError
+from compilegate.job.script.config import Baseline as Baseline
+from compilegate.job.script.config import JobConfig, read_config
 from compilegate.job.script.job import Job
-from compilegate.job.script.told import Baseline as Baseline
-from compilegate.job.script.told import Told, read_told
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -25,42 +23,42 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_started: Optional[Job] = None
+_started: Job | None = None
 
 
 def start(
     *,
-    seed: Optional[int] = None,
-    batch_size: Optional[int] = None,
-    learning_rate: Optional[float] = None,
-    precision: Optional[str] = None,
-    log_every: Optional[int] = None,
+    seed: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    precision: str | None = None,
+    log_every: int | None = None,
     shapes: int = 1,
-    told: Optional[Told] = None,
+    config: JobConfig | None = None,
 ) -> Job:
-    """Start the job of this process. No random generator is seeded or moved: an arm's process was
-    seeded before its script's first line, and a script that is started by hand seeds itself.
+    """Start the job of this process. No random generator is seeded: an arm's process was seeded
+    before its script's first line.
 
-    The arguments say what holds where the job was not told: in a script that is started by hand.
-    `seed` is the one that it took, for the evidence. `log_every` is how many steps' losses are
-    fetched together from a GPU; `shapes`, how many shapes the steps have, where texts are padded to
-    a few lengths: each is a graph of its own, and no recompilation. `told` takes the place of the
-    environment. Raises InputError where the job was started before, or was told nonsense.
+    The arguments hold where the job was not configured, as in a script started by hand: `seed` is
+    the one it took; `log_every`, how many steps' losses are fetched together from a GPU; `shapes`,
+    how many shapes the steps have, each a graph of its own and no recompilation. `config` takes the
+    place of the environment. Raises InputError where the job was started before or its
+    configuration is invalid.
     """
     global _started  # noqa: PLW0603 - a process has one job
     if _started is not None:
         raise InputError(
             "job.start() was called after the job had started; call it first, and once"
         )
-    told = told or read_told(os.environ)
-    told = replace(
-        told,
-        seed=seed if told.alone and seed is not None else told.seed,
-        batch_size=batch_size if told.batch_size is None else told.batch_size,
-        learning_rate=learning_rate if told.learning_rate is None else told.learning_rate,
-        precision=precision if told.precision is None else told.precision,
+    config = config or read_config(os.environ)
+    config = replace(
+        config,
+        seed=seed if config.alone and seed is not None else config.seed,
+        batch_size=batch_size if config.batch_size is None else config.batch_size,
+        learning_rate=learning_rate if config.learning_rate is None else config.learning_rate,
+        precision=precision if config.precision is None else config.precision,
     )
-    _started = Job(told, log_every=log_every, shapes=shapes)
+    _started = Job(config, log_every=log_every, shapes=shapes)
     _finish_at_exit(_started)
     return _started
 
@@ -71,8 +69,6 @@ def current(**otherwise: Any) -> Job:
 
 
 def _of_current(method: Callable[Concatenate[Job, _P], _R]) -> Callable[_P, _R]:
-    """The method, of the job of this process."""
-
     @functools.wraps(method)
     def function(*arguments: _P.args, **named: _P.kwargs) -> _R:
         return method(current(), *arguments, **named)
@@ -129,7 +125,7 @@ def _finish_at_exit(job: Job) -> None:
             traceback.print_exc()
         else:
             return
-        if not job.told.alone:
+        if not job.config.alone:
             # Nothing else gives a process a status at this point.
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,7 +1,5 @@
 """What a job compiles: its compiler, the functions within steps and outside, the compile cache.
-
-Imports torch: a program without it compiles nothing.
-"""
+Imports torch."""
 
 from __future__ import annotations
 
@@ -13,38 +11,31 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping
 
 import torch
 from torch.nn import Module
 from torch.utils._pytree import tree_flatten
 
-from compilegate.job.cache import CompileCache, Origin, key_here
+from compilegate.job.cache import CompileCache, SourceJob, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
-from compilegate.job.machine.distribution import is_sharded, mean_loss, take_own_gpu
-from compilegate.job.machine.numerics import (
-    AUTOCAST,
-    Generators,
-    observed_precision,
-    precision_now,
-)
-from compilegate.job.machine.world import World, unwrapped
+from compilegate.job.machine.numerics import AUTOCAST, Generators, observed_precision, precision_now
+from compilegate.job.machine.world import World, is_sharded, take_own_gpu, unwrapped
 from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,
     Compiled,
     await_cotangents,
+    moved_to_host,
     named_output_tensors,
-    set_aside,
 )
-from compilegate.job.profiling.slowdowns import GraphLog
-from compilegate.job.script.measured import CALLS_LOOKED_AT
-from compilegate.job.script.steps import Course, batch_size_of, harmless
-from compilegate.job.script.told import Told
+from compilegate.job.script.config import JobConfig
+from compilegate.job.script.steps import TrainingLoop, batch_size_of, harmless
+from compilegate.job.slowdowns import CALLS_WATCHED, GraphLog
 
 MOST_CALLS_OF_A_STEP = 4
 """Calls of one function that are kept in a step: with gradient accumulation they are alike."""
@@ -55,32 +46,28 @@ ACCELERATOR_EVALUATES, HOST_EVALUATES = EVALUATION_PLACES
 
 
 class Dispatch:
-    """What stands in for a compiled function: the compiler's in a training step, eager elsewhere.
-
-    Evaluation would be another graph, of other shapes and without gradients. It runs as the script
-    wrote it, for every arm alike. The first calls are kept, for the probes.
-    """
+    """Stands in for a compiled function: compiled in a training step, eager elsewhere, since an
+    evaluation would be another graph. Keeps the first calls for the probes."""
 
     def __init__(
-        self, part: Compiled, course: Course, *, keeps: int, traced: Optional[Autocast]
+        self, part: Compiled, loop: TrainingLoop, *, keeps: int, traced: Autocast | None
     ) -> None:
-        """`keeps`: the probes will ask for the calls of so many steps, the first that have any: not
-        every function is called in every step, nor from the first one on. `traced`: whole steps
-        are, with their forward pass under this on the host."""
+        """`keeps`: for how many steps, the first that have any, the probes want the calls.
+        `traced`: whole steps are traced, with their forward pass under this on the host."""
         self.part = part
-        self.failures = course.failures
+        self.failures = loop.failures
         self.__wrapped__ = part.eager  # whoever reads a forward pass's signature finds it
-        self.keeps = keeps > 0  # whether the probes still ask for calls
+        self.keeps = keeps > 0  # whether calls are still captured
         self.is_sharded = False  # parameters are divided among processes: one cannot replay it
-        self.batch_size: Optional[int] = None  # the length of the first tensor in its first call
+        self.batch_size: int | None = None  # the length of the first tensor in its first call
         self.compiled_calls = 0
         self.ungraded_calls = 0  # within steps, without gradients: these are not compiled
-        self.evaluated: Optional[Tuple[torch.device, str]] = None  # by its last call outside steps
-        self.precision: Optional[str] = None  # of its first call in a step, where that shows
+        self.evaluated: tuple[torch.device, str] | None = None  # by its last call outside steps
+        self.precision: str | None = None  # of its first call in a step, where that shows
         self.under_autocast = False  # whether autocast around the call made it so
-        self.left_out: Optional[str] = None  # why calls were not kept, in a sentence
+        self.left_out: str | None = None  # why calls were not kept, in a sentence
         self._traced = traced
-        self._course = course
+        self._loop = loop
         self._steps_to_keep, self._steps_kept = keeps, 0
         self._kept_bytes = self._kept_in_step = 0
         self._step, self._ungraded_step = -1, -2
@@ -89,48 +76,46 @@ class Dispatch:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if arguments and arguments[0] is self.part.module:
             arguments = arguments[1:]  # made a method of it, as by Accelerate's unwrap_model
-        trains: Optional[bool] = self._before(arguments, named)
+        trains: bool | None = self._before(arguments, named)
         if trains is None:  # nothing is observed any more
             trains = torch.is_grad_enabled()
         if not trains:
             return self.part.eager(*arguments, **named)
-        call: Optional[Call] = self._kept(arguments, named) if self.keeps else None
+        call: Call | None = self._kept(arguments, named) if self.keeps else None
         output = self.part.compiled(*arguments, **named)
         if call is not None or self.compiled_calls == 1:
             self._after(call, output)
         return output
 
     @harmless
-    def _before(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> bool:
+    def _before(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """A call is about to be made; returns whether it is one of the training."""
-        course = self._course
-        if not course.in_step:
+        loop = self._loop
+        if not loop.in_step:
             self.evaluated = self.part.device, precision_now(self.part.module)
             return False
         if not torch.is_grad_enabled():
-            if self._is_evaluated(course.own_step):
-                course.pause()  # until it is called again for the training
+            if self._is_evaluated(loop.process_step):
+                loop.pause()  # until it is called again for the training
             self.ungraded_calls += 1
             return False
-        if course.paused:
-            course.resume()
+        if loop.paused:
+            loop.resume()
         if not self.compiled_calls:
             _settle(self.part.module, named)
             self.batch_size = batch_size_of([*arguments, *named.values()])
             self.is_sharded = is_sharded(self.part.module)
             self.keeps = self.keeps and not self.is_sharded
         self.compiled_calls += 1
-        if course.declared_shapes > 1 or self.compiled_calls <= CALLS_LOOKED_AT:
+        if loop.declared_shapes > 1 or self.compiled_calls <= CALLS_WATCHED:
             shapes = tuple(tuple(each.shape) for each in _tensors_in((arguments, named)))
-            course.see_shapes(self.part.name, shapes)
+            loop.see_shapes(self.part.name, shapes)
         return True
 
     def _is_evaluated(self, step: int) -> bool:
-        """Whether a call without gradients in this step is an evaluation, and no part of it.
-
-        A teacher's is a part: it is never called with gradients. So is that of a model in training
-        mode, as a generator whose images the critic learns from, if it comes in every step.
-        """
+        """Whether a call without gradients in this step is an evaluation. A teacher's is not: it is
+        never called with gradients. Nor is one in training mode that comes in every step, as a
+        GAN's generator."""
         if not self.compiled_calls and step > 0:
             return False
         if not self.part.module.training:
@@ -141,14 +126,14 @@ class Dispatch:
         return self._evaluates
 
     @harmless
-    def _kept(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Optional[Call]:
-        """The call, where it is kept. Of a traced one no operation is allowed, which would be
-        traced and make the first steps another graph: its inputs are kept as they are."""
-        step, part = self._course.step, self.part
+    def _kept(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call | None:
+        """The call, where it is kept; of a traced one the inputs as they are, since copying would
+        be traced."""
+        step, part = self._loop.step, self.part
         if not self._has_room(step, _bytes_of((arguments, named))):
             return None
         if self._traced is None:
-            return part.keep_call(step, arguments, named)
+            return part.capture_call(step, arguments, named)
         call = Call(step, arguments, dict(named), Generators(), self._traced)
         part.calls.append(call)
         part.training = {name: each.training for name, each in part.module.named_modules()}
@@ -157,7 +142,7 @@ class Dispatch:
     def _has_room(self, step: int, size: int) -> bool:
         """Whether one more call is kept, of so many bytes."""
         if step != self._step:
-            if self.has_kept_enough:
+            if self.has_enough_calls:
                 return False
             self._step, self._kept_in_step, self.part.calls_a_step = step, 0, 0
             self._steps_kept += 1
@@ -175,7 +160,7 @@ class Dispatch:
         return True
 
     @harmless
-    def _after(self, call: Optional[Call], output: Any) -> None:
+    def _after(self, call: Call | None, output: Any) -> None:
         """A call was made, which is the first one or is kept."""
         if self.compiled_calls == 1:
             self.precision, self.under_autocast = observed_precision(
@@ -192,20 +177,19 @@ class Dispatch:
             }
 
     @property
-    def has_kept_enough(self) -> bool:
+    def has_enough_calls(self) -> bool:
         return self.keeps and self._steps_kept >= self._steps_to_keep
 
-    def keep_no_more(self) -> None:
-        """The first probe has seen the calls. They stay for the next one, in the host's memory: the
-        device's is the training's."""
+    def end_capture(self) -> None:
+        """Keep the calls in host memory for the next probe."""
         self.keeps = False
         calls = self.part.calls
         if self._kept_bytes > MOST_BYTES_FOR_SPEED:
             calls = [each for each in calls if each.step == calls[-1].step]
-        self.part.calls = [set_aside(each) for each in calls]
+        self.part.calls = [moved_to_host(each) for each in calls]
 
     # A copy of the module, as of an average of its weights, is a module as the script wrote it.
-    def __deepcopy__(self, memo: Dict[int, Any]) -> Callable[..., Any]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
         return _method_of(memo.get(id(self.part.module), self.part.module))
 
     def __reduce__(self) -> Any:
@@ -213,29 +197,27 @@ class Dispatch:
 
 
 class Compilation:
-    """The functions that a job has compiled, by one compiler."""
-
-    def __init__(self, told: Told, launched: World, course: Course) -> None:
-        """Raises CompilerError where the compiler is not available here, and InputError where there
-        is no GPU for this process."""
-        self._told = told
-        self._course = course
+    def __init__(self, config: JobConfig, launched: World, loop: TrainingLoop) -> None:
+        """Raises CompilerError where the compiler is not available, and InputError without a GPU
+        for this process."""
+        self._config = config
+        self._loop = loop
         self._launched = launched
         self.machine = this_machine()
         take_own_gpu(launched)
-        self.compiler: Compiler = load_compiler(told.compiler, told.options)
+        self.compiler: Compiler = load_compiler(config.compiler, config.options)
         self.world = self.compiler.world(launched)
-        if not told.alone:
-            self.compiler.seed(told.seed, self.world)
-        self.dispatches: List[Dispatch] = []
+        if not config.alone:
+            self.compiler.seed(config.seed, self.world)
+        self.dispatches: list[Dispatch] = []
         self.seconds = 0.0  # before the first step: the compiler was loaded, and its cache
-        self.cache: Optional[CompileCache] = None
-        self.optimizers: List[torch.optim.Optimizer] = []  # as they first stepped within a step
-        self.graph_log: Optional[GraphLog] = None  # None where nothing is captured
+        self.cache: CompileCache | None = None
+        self.optimizers: list[torch.optim.Optimizer] = []  # as they first stepped within a step
+        self.graph_log: GraphLog | None = None  # None where nothing is captured
         self._note_optimizers()
 
     @property
-    def parts(self) -> List[Compiled]:
+    def parts(self) -> list[Compiled]:
         return [each.part for each in self.dispatches]
 
     @property
@@ -243,24 +225,22 @@ class Compilation:
         return any(each.is_sharded for each in self.dispatches)
 
     @property
-    def torchs_own(self) -> torch.device:
-        """Where a model belongs whose operations run at once. Of a described machine, whatever
-        that has, this one's processor takes its place."""
+    def torch_device(self) -> torch.device:
+        """The device of a model whose operations run at once; the CPU for a described machine."""
         if self.machine.described is not None or not torch.cuda.is_available():
             return torch.device("cpu")
         return torch.device("cuda", self._launched.local_rank)
 
     @property
     def steps_on(self) -> torch.device:
-        """The device of the steps, as far as the compiler decides that."""
         if self.dispatches and not self.compiler.compiles_whole_steps:
             return self.dispatches[0].part.device
-        return self.compiler.device(self.torchs_own)
+        return self.compiler.device(self.torch_device)
 
     @property
     def place(self) -> str:
         """Where the steps compute, in a word that holds for every compiler: `cpu`, `cuda`."""
-        computes_on = declarations()[self._told.compiler].computes_on
+        computes_on = declarations()[self._config.compiler].computes_on
         hardware = self.compiler.hardware()
         return place_of(
             self.steps_on.type, self.machine, hardware=hardware, computes_on=computes_on
@@ -269,7 +249,7 @@ class Compilation:
     @property
     def evaluates_on(self) -> torch.device:
         """Where the trained model is evaluated: one program for all arms, and one place."""
-        on_host = self.compiler.compiles_whole_steps or self._told.evaluate_on == HOST_EVALUATES
+        on_host = self.compiler.compiles_whole_steps or self._config.evaluate_on == HOST_EVALUATES
         return torch.device("cpu") if on_host else self.steps_on
 
     def evaluation_place(self, device: torch.device) -> str:
@@ -278,34 +258,33 @@ class Compilation:
             on_host = device.type == self.steps_on.type and self.place == HOST  # as XLA's CPU
         else:
             stands_in = self.machine.described is not None and self.steps_on.type == "cpu"
-            told_host = self._told.evaluate_on == HOST_EVALUATES
+            told_host = self._config.evaluate_on == HOST_EVALUATES
             on_host = told_host or not stands_in or self.place == HOST
         return HOST_EVALUATES if on_host else ACCELERATOR_EVALUATES
 
-    def observed_evaluation(self) -> Optional[Tuple[str, str]]:
+    def observed_evaluation(self) -> tuple[str, str] | None:
         """Where a compiled module was last called outside of the steps, and in which precision."""
         seen = [each.evaluated for each in self.dispatches if each.evaluated is not None]
         return (self.evaluation_place(seen[-1][0]), seen[-1][1]) if seen else None
 
     def require_accelerator(self) -> None:
-        """Raises ArmError where the machine has GPUs and nothing computes on them."""
-        if CUDA in declarations()[self._told.compiler].computes_on:
+        if CUDA in declarations()[self._config.compiler].computes_on:
             require_gpus(os.environ, self.place, str(torch.__version__), torch.version.cuda)
 
     def compile(
         self,
         function: Any,
-        holder: Optional[Module],
+        holder: Module | None,
         *,
         keeps: int,
-        graph: Optional[Mapping[str, Scalar]],
+        graph: Mapping[str, Scalar] | None,
     ) -> Any:
         """See `Job.compile`. `keeps`: of how many steps the probes will ask for the calls."""
         if isinstance(function, Module):
             if hasattr(function, "_orig_mod"):
                 raise InputError(
                     "job.compile() was given a model that torch.compile has wrapped already; give "
-                    "it the model itself, and let the arm say whether it is compiled"
+                    "it the model itself, and let the arm decide whether it is compiled"
                 )
             module = unwrapped(function)
             around = inspect.unwrap(module.forward, stop=lambda each: isinstance(each, Dispatch))
@@ -327,15 +306,15 @@ class Compilation:
         function: Callable[..., Any],
         module: Module,
         keeps: int,
-        graph: Optional[Mapping[str, Scalar]],
+        graph: Mapping[str, Scalar] | None,
     ) -> Dispatch:
         began = time.perf_counter()
         whole_steps = self.compiler.compiles_whole_steps
-        if not self.dispatches and self._told.compiler != "eager":
-            with self._course.failures.aside("loading the compile cache"):
+        if not self.dispatches and self._config.compiler != "eager":
+            with self._loop.failures.tolerated("loading the compile cache"):
                 self.cache = self._loaded_cache(module, graph)
             if not whole_steps:
-                with self._course.failures.aside("listening to torch's capture"):
+                with self._loop.failures.tolerated("listening to torch's capture"):
                     self.graph_log = GraphLog()
                     self.graph_log.listen()
         compiled = self.compiler.compile(function, module)
@@ -344,9 +323,9 @@ class Compilation:
         name = type(owner).__name__ if isinstance(owner, Module) else _name_of(function)
         alike = sum(each.name.split("#")[0] == name for each in self.parts)
         part = Compiled(f"{name}#{alike + 1}" if alike else name, module, function, compiled)
-        dtype = AUTOCAST.get(self._told.precision or "fp32")
+        dtype = AUTOCAST.get(self._config.precision or "fp32")
         traced = Autocast("cpu", dtype is not None, dtype or torch.float32)
-        dispatch = Dispatch(part, self._course, keeps=keeps, traced=traced if whole_steps else None)
+        dispatch = Dispatch(part, self._loop, keeps=keeps, traced=traced if whole_steps else None)
         self.dispatches.append(dispatch)
         return dispatch
 
@@ -358,22 +337,21 @@ class Compilation:
         if not torch.distributed.is_initialized():
             raise InputError(
                 f"job.distributed() was called in one of {world.size} processes that have not met; "
-                "say torch.distributed.init_process_group() before it"
+                "call torch.distributed.init_process_group() before it"
             )
-        self._course.losses.mean = lambda loss: mean_loss(loss, world)
+        self._loop.losses.mean = lambda loss: _mean_loss(loss, world)
         if is_sharded(unwrapped(model)):
             return model
         return torch.nn.parallel.DistributedDataParallel(model, **options)
 
-    def ready(self, *, over: bool = False) -> List[Dispatch]:
-        """The functions whose calls wait for the first probe: those of enough steps, or all that
-        there are once the training is over."""
+    def ready(self, *, over: bool = False) -> list[Dispatch]:
+        """The functions whose calls wait for the first probe: those of enough steps, or all at the
+        end."""
         waiting = [each for each in self.dispatches if each.keeps]
-        return [each for each in waiting if each.has_kept_enough or (over and each.part.calls)]
+        return [each for each in waiting if each.has_enough_calls or (over and each.part.calls)]
 
-    def uncalled(self) -> List[str]:
-        """For each function that was compiled and is not called in the training, what to do: the
-        job would be judged for eager's work."""
+    def uncalled(self) -> list[str]:
+        """For each compiled function that no training step called, what to do."""
         return [
             f"{each.part.name} was given to job.compile() and never called within a training step; "
             "call the model that job.compile() returned, inside of the loop over "
@@ -383,8 +361,7 @@ class Compilation:
         ]
 
     def require_fresh_gradients(self) -> None:
-        """Raises CompilerError where a backward pass is about to add to gradients that it would
-        overwrite: they would be wrong, and nothing would say so."""
+        """Raise CompilerError where a backward pass would add to gradients that it overwrites."""
         if not self.compiler.overwrites_gradients:
             return
         for each in self.parts:
@@ -406,45 +383,45 @@ class Compilation:
             )
         except ImportError:
             return  # torch 1: nothing is compiled there that a speed probe could run
-        course, optimizers = self._course, self.optimizers
+        loop, optimizers = self._loop, self.optimizers
 
         def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if course.in_step and not any(each is optimizer for each in optimizers):
+            if loop.in_step and not any(each is optimizer for each in optimizers):
                 optimizers.append(optimizer)
 
         register_optimizer_step_post_hook(stepped)
 
     def keep_compiled(
         self, compile_seconds: float, first_step_seconds: float
-    ) -> Optional[CompileCacheRecord]:
+    ) -> CompileCacheRecord | None:
         """Leave what was compiled for the next job, now that everything has succeeded."""
         if self.cache is None:
             return None
-        origin = Origin(self._told.job, compile_seconds, first_step_seconds)
-        return self.cache.keep(self.compiler.cache_lookups(), origin)
+        source = SourceJob(self._config.job, compile_seconds, first_step_seconds)
+        return self.cache.save(self.compiler.cache_lookups(), source)
 
     def _loaded_cache(
-        self, module: Module, graph: Optional[Mapping[str, Scalar]]
-    ) -> Optional[CompileCache]:
-        told = self._told
-        if told.compile_cache is None or not told.compile_cache_megabytes:
+        self, module: Module, graph: Mapping[str, Scalar] | None
+    ) -> CompileCache | None:
+        config = self._config
+        if config.compile_cache is None or not config.compile_cache_megabytes:
             return None
         folder = self.compiler.cache_folder()
         if folder is None:
             return None
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         code = [Path(main or os.getcwd()).resolve().parent]
-        key = key_here(self._graph(module, graph), device=self.torchs_own, code=code)
-        most_bytes = told.compile_cache_megabytes * 1_000_000
-        cache = CompileCache(told.compile_cache, most_bytes, key, folder)
+        key = key_here(self._graph(module, graph), device=self.torch_device, code=code)
+        most_bytes = config.compile_cache_megabytes * 1_000_000
+        cache = CompileCache(config.compile_cache, most_bytes, key, folder)
         cache.load()
         return cache
 
-    def _graph(self, module: Module, graph: Optional[Mapping[str, Scalar]]) -> Dict[str, Scalar]:
+    def _graph(self, module: Module, graph: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
         """What decides the compiled graph, for the compile cache's key. The seed does not."""
-        told = self._told
-        options = {name: str(value) for name, value in told.options.items()}
-        found: Dict[str, Scalar] = {"compiler": told.compiler, **options}
+        config = self._config
+        options = {name: str(value) for name, value in config.options.items()}
+        found: dict[str, Scalar] = {"compiler": config.compiler, **options}
         if graph is not None:
             return {**found, **graph}
         shapes = [
@@ -452,11 +429,19 @@ class Compilation:
         ]
         return {
             **found,
-            **{f"told {name}": value for name, value in told.recipe.items() if name != "seed"},
-            "batch_size": told.batch_size,
-            "precision": told.precision,
+            **{f"told {name}": value for name, value in config.recipe.items() if name != "seed"},
+            "batch_size": config.batch_size,
+            "precision": config.precision,
             "model": hashlib.sha256(f"{module!r} {shapes}".encode()).hexdigest(),
         }
+
+
+def _mean_loss(loss: torch.Tensor, world: World) -> torch.Tensor:
+    """The mean of the processes' losses, not waited for. One that is not finite makes it so in all,
+    which stop in the same step."""
+    total = loss.detach().clone()
+    torch.distributed.all_reduce(total)
+    return total.double() / world.size
 
 
 _ACCELERATE_KEEPS = "_original_forward"
@@ -474,12 +459,8 @@ def copied_as_defined(module: Any) -> Any:
 
 
 def _install(module: Module, dispatch: Dispatch) -> None:
-    """Have the module call `dispatch` instead of its own forward pass. It stays the same object:
-    what holds it, its parameters' names and its class go on as they were.
-
-    Accelerate may have put mixed precision around the forward pass. That stays around `dispatch`,
-    so that the probes see it. Raises InputError where it cannot be told what was put there.
-    """
+    """Have the module, still the same object, call `dispatch` as its forward pass. Accelerate's
+    mixed precision stays around it. Raises InputError where that was wrapped in an unknown way."""
     if _ACCELERATE_KEEPS not in vars(module):
         module.forward = dispatch  # of this object: it hides the method of its class
         return
@@ -518,7 +499,7 @@ def _holder_of(function: Callable[..., Any]) -> Module:
     name, found = _name_of(function), f"{len(seen)} of them" if seen else "none"
     raise InputError(
         f"job.compile({name}) needs the module that holds the parameters, and found {found} among "
-        f"the function's names; say job.compile({name}, model)"
+        f"the function's names; call job.compile({name}, model)"
     )
 
 
@@ -526,9 +507,9 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _settle(module: Module, named: Dict[str, Any]) -> None:
-    """Say what transformers' classifiers conclude from their first labels, by the rule that they
-    have. They note it in their configuration, which would be a recompilation in the second step."""
+def _settle(module: Module, named: dict[str, Any]) -> None:
+    """Set the `problem_type` that transformers' classifiers derive from their first labels: setting
+    it in the first step would recompile the second."""
     config: Any = getattr(module, "config", None)
     labels = named.get("labels")
     if "Classification" not in type(module).__name__ or not isinstance(labels, torch.Tensor):
@@ -540,7 +521,7 @@ def _settle(module: Module, named: Dict[str, Any]) -> None:
     config.problem_type = "regression" if config.num_labels == 1 else several
 
 
-def _tensors_in(value: Any) -> List[torch.Tensor]:
+def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [each for each in tree_flatten(value)[0] if isinstance(each, torch.Tensor)]
 
 

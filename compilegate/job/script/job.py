@@ -1,14 +1,10 @@
-"""One training job, as its script sees it.
-
-It is made of a clock (`steps.Course`), compiled functions (`compiled.Compilation`), the probes and
-the evidence that it writes when the script ends.
-"""
+"""One training job, as its script sees it: a clock, compiled functions, probes, and the evidence
+that it writes when the script ends."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import operator
 import os
 import sys
 import time
@@ -19,13 +15,9 @@ from typing import (
     Any,
     Callable,
     ContextManager,
-    Dict,
     Iterable,
-    List,
     Mapping,
-    Optional,
     Sequence,
-    Tuple,
     TypeVar,
 )
 
@@ -51,20 +43,20 @@ from compilegate.job.evidence.writing import TrainedRows
 from compilegate.job.files import folder_digest, settings_digest
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import checkup, describe_machine
-from compilegate.job.machine.world import World, world_of
-from compilegate.job.script.measured import Measured
-from compilegate.job.script.probing import Probes
+from compilegate.job.machine.world import World, announce_last_step, announced_last_step, world_of
+from compilegate.job.script.config import JobConfig
+from compilegate.job.script.probes import Probes
 from compilegate.job.script.results import ExampleRows, State, example_metrics, save_into, state_of
+from compilegate.job.script.step_times import Measured
 from compilegate.job.script.steps import (
     LOG_EVERY,
     Clock,
-    Course,
     Failures,
     LoaderSteps,
+    TrainingLoop,
     harmless,
     watch_backward,
 )
-from compilegate.job.script.told import Told
 
 if TYPE_CHECKING:
     import torch
@@ -81,33 +73,34 @@ _Number = TypeVar("_Number", int, float)
 class Job:
     """One training job: one arm, one seed. A process has one; `compilegate.job.start` makes it."""
 
-    def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
+    def __init__(self, config: JobConfig, *, log_every: int | None = None, shapes: int = 1) -> None:
         """`log_every` and `shapes` as `start` has them."""
-        self.told = told = _profiled(told) if os.environ.get(names.PROFILE_VARIABLE) else told
+        self.config = config = (
+            _profiled(config) if os.environ.get(names.PROFILE_VARIABLE) else config
+        )
         self._launched = world_of(os.environ)
-        self._notes: List[str] = []
+        self._notes: list[str] = []
         self.failures = Failures(self.note)
-        self._course = Course(
+        self._loop = TrainingLoop(
             self, log_every=log_every or LOG_EVERY, shapes=shapes, started=_started()
         )
-        self._compilation: Optional[Compilation] = None
+        self._compilation: Compilation | None = None
         self._framework: Any = None
-        self._probes = Probes(told)
+        self._probes = Probes(config)
         self._probes_wait = True  # whether something may follow a step
         # After which step all processes end, since the arithmetic is wrong; -1: after none.
-        self._ends_after: Optional[int] = None  # None: that is open
-        self._steps_an_epoch = 0  # the loader's length, where that shows
-        self._own_batch_size: Optional[int] = None  # the loader's, if not what the job was told
+        self._ends_after: int | None = None  # None: that is open
+        self._own_batch_size: int | None = None  # the loader's, where the configuration has another
         self._accumulate = 1
         self._on_accelerator = False  # whether torch was seen to compute where it should
-        self._evaluation: Optional[Tuple[str, str]] = None  # place and precision, by the script
-        self._settings: Dict[str, Scalar] = {}
+        self._evaluation: tuple[str, str] | None = None  # place and precision, by the script
+        self._settings: dict[str, Scalar] = {}
         self._rows, self._rows_at_step = ExampleRows(), -1
-        self._metrics: Dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
         self._trained = TrainedRows()
         self._evaluated: State = {}
-        self._model_digest: Optional[str] = None
-        self._padding: Optional[PaddingRecord] = None
+        self._model_digest: str | None = None
+        self._padding: PaddingRecord | None = None
         self._ended = time.time()
         self._finished = False
         if os.environ.get(names.MACHINE_VARIABLE):
@@ -118,42 +111,42 @@ class Job:
                 "memory here is that machine's; leave the variable out to train for real."
             )
 
-    # What the job is told.
+    # Its configuration.
 
     @property
     def arm(self) -> str:
         """The arm's name."""
-        return self.told.arm
+        return self.config.arm
 
     @property
     def compiler(self) -> str:
         """The arm's compiler; `eager` is none."""
-        return self.told.compiler
+        return self.config.compiler
 
     @property
     def seed(self) -> int:
         """The replicate's."""
-        return self.told.seed
+        return self.config.seed
 
     @property
     def batch_size(self) -> int:
-        """Examples that each process takes in a step. Raises InputError where nobody said it."""
-        return _said(self.told.batch_size, "batch_size")
+        """Examples that each process takes in a step. Raises InputError where nobody set it."""
+        return _required(self.config.batch_size, "batch_size")
 
     @property
     def learning_rate(self) -> float:
-        """Raises InputError where nobody said it."""
-        return _said(self.told.learning_rate, "learning_rate")
+        """Raises InputError where nobody set it."""
+        return _required(self.config.learning_rate, "learning_rate")
 
     @property
     def precision(self) -> str:
         """fp32, bf16 or fp16: the arm's, which the script trains in by `autocast`."""
-        return self.told.precision or "fp32"
+        return self.config.precision or "fp32"
 
     @property
     def model_folder(self) -> Path:
         """Where `save` writes."""
-        return self.told.model
+        return self.config.model
 
     @property
     def world(self) -> World:
@@ -174,13 +167,13 @@ class Job:
 
     @property
     def evaluation_device(self) -> torch.device:
-        """Where the trained model is to be evaluated: in one place for all arms of a workload. That
-        is the GPU, unless a compiler of one of its arms keeps it to itself; then the CPU."""
+        """Where to evaluate the trained model: the same place for all arms, a GPU unless one of
+        their compilers keeps it to itself."""
         return self._compiling().evaluates_on
 
     def evaluated(self, device: torch.device, precision: str = "fp32") -> None:
         """A model that the job did not compile, such as the saved one, is evaluated there and in
-        that precision. Of a compiled one the job knows."""
+        that precision."""
         self._evaluation = self._compiling().evaluation_place(device), precision
 
     def autocast(self) -> ContextManager[Any]:
@@ -195,24 +188,22 @@ class Job:
         return self._compiling().compiler.compiles_whole_steps
 
     @property
-    def peak_memory_bytes(self) -> Optional[int]:
-        """The most memory that the steps held so far, of what they compute on; None where nobody
-        counts it."""
+    def peak_memory_bytes(self) -> int | None:
+        """The most memory that the steps held so far; None where nobody counts it."""
         return self._probes.peak_memory(self._compiling())[0]
 
     # What it compiles.
 
     def compile(
-        self, function: Any, module: Any = None, *, graph: Optional[Mapping[str, Scalar]] = None
+        self, function: Any, module: Any = None, *, graph: Mapping[str, Scalar] | None = None
     ) -> Any:
         """Compile a model, or any function that returns a loss or outputs, as the arm says.
 
         A module stays the same object: its forward pass is the compiled one within a training step,
-        and its own elsewhere. Of a function, the compiled one is returned; `module` holds the
-        parameters that it computes with, where that is not plain. `graph` says what decides the
-        compiled code besides the compiler and its options, for jobs that may share it; without it,
-        that is all that the job was told. Raises InputError for what cannot be compiled,
-        CompilerError where the compiler is not available here.
+        and its own elsewhere. Of a function, the compiled one is returned; `module` holds its
+        parameters, where that is not plain. `graph` says what decides the compiled code, for jobs
+        that may share it; by default the whole configuration. Raises InputError for what cannot be
+        compiled, CompilerError where the compiler is not available.
         """
         compilation = self._compiling()
         keeps = self._probes.steps_to_keep if compilation.world.first else 0
@@ -220,23 +211,18 @@ class Job:
         return compilation.compile(function, module, keeps=keeps, graph=graph)
 
     def distributed(self, model: Any, **options: Any) -> Any:
-        """The model as the job's processes train it together.
+        """The model as the job's processes train it together: wrapped in DistributedDataParallel
+        with these `options`, unless FSDP has divided it.
 
-        Where there are several it is wrapped in DistributedDataParallel: they start from the first
-        one's weights, and have the mean of their gradients. One that FSDP divides among them stays
-        as it is. The loss of a step is the mean of theirs. All of them have the arm's seed, so that
-        they shuffle alike: a script whose processes are to draw other dropout masks seeds them by
-        `world.rank`. A compiler that takes whole steps averages by itself, see `step`. `options`
-        are those of DistributedDataParallel, such as ``find_unused_parameters=True`` for a model of
-        which some steps leave parameters out. Raises InputError where torch.distributed was not
-        initialised.
+        A step's loss is the mean of the processes'. All have the arm's seed; a script that wants
+        other dropout masks in each seeds by `world.rank`. A compiler of whole steps averages by
+        itself, see `step`. Raises InputError where torch.distributed was not initialised.
         """
         return self._compiling().distributed(model, **options)
 
     def compiled_by(self, framework: Any) -> None:
-        """The script's framework compiles its steps by itself; it has the methods `graphs` and
-        `record` of a compiler, and `obstacle`: why the probes cannot replay what it compiled, or
-        None where it compiled nothing."""
+        """The framework compiles the steps itself. It has a compiler's `graphs` and `record`, and
+        `obstacle`: why the probes cannot replay its code, or None."""
         self._framework = framework
         obstacle = framework.obstacle()
         if obstacle is not None:
@@ -245,108 +231,101 @@ class Job:
     # Its steps.
 
     def steps(
-        self, loader: Optional[Iterable[Any]] = None, *, accumulate: int = 1, ragged: str = "drop"
+        self, loader: Iterable[Any] | None = None, *, accumulate: int = 1, ragged: str = "drop"
     ) -> LoaderSteps:
-        """The loader's batches, each a training step, or `accumulate` of them together; without a
-        loader, steps without end. Where steps are traced (XLA), batches come on the device.
+        """The loader's batches, each a training step, or `accumulate` of them together; endless
+        without a loader. Where steps are traced (XLA), batches come on the device.
 
-        A last batch that is smaller would be a graph of its own, so it is left out, unless `ragged`
-        is "keep". A script that is started by hand, without a compiler, gets all of them.
+        A smaller last batch would be another graph and is left out, unless `ragged` is "keep" or
+        the script was started by hand without a compiler.
         """
         if ragged not in ("drop", "keep"):
             raise InputError(f"job.steps(ragged={ragged!r}), expected 'drop' or 'keep'")
         self._accumulate = accumulate
-        taken, told = getattr(loader, "batch_size", None), self.told.batch_size
-        if type(taken) is int and told is not None and taken != told:
+        taken, config = getattr(loader, "batch_size", None), self.config.batch_size
+        if type(taken) is int and config is not None and taken != config:
             self._own_batch_size = taken
             self.note(
-                f"The job was told batch_size = {told}, and the loader takes {taken}, which is "
-                "what the evidence says; give the loader job.batch_size, or the script's own "
-                "argument that is declared for it."
+                f"The job's batch_size is {config} and the loader's {taken}, which the evidence "
+                "records; give the loader job.batch_size, or the script's own argument that is "
+                "declared for it."
             )
-        with self.failures.aside("asking the loader for its length"):
-            self._steps_an_epoch = operator.length_hint(loader) // max(accumulate, 1)
-        drops = ragged == "drop" and not (self.told.alone and self.compiler == "eager")
-        return LoaderSteps(loader, self, self._course, accumulate=accumulate, drops=drops)
+        drops = ragged == "drop" and not (self.config.alone and self.compiler == "eager")
+        return LoaderSteps(loader, self, self._loop, accumulate=accumulate, drops=drops)
 
     def step(
-        self, take: Optional[Callable[[], Any]] = None, update: Optional[Callable[[], Any]] = None
+        self, take: Callable[[], Any] | None = None, update: Callable[[], Any] | None = None
     ) -> Any:
-        """``with job.step():`` a training step; or ``job.step(function)``, which calls it in one
-        and returns what it returns: a loss, perhaps, which is then the step's.
+        """``with job.step():`` a training step; or ``job.step(function)``, which returns the
+        function's result: a loss becomes the step's.
 
-        A compiler that takes whole steps makes one graph of such a function; nothing in it may look
-        at a value. Where several processes train, give it two functions: `take` calls `backward`
-        and returns the loss, and `update`, which is called next, changes the weights. Such a
-        compiler averages gradients and losses in between.
+        A compiler of whole steps makes one graph of the function, which may not look at a value.
+        With several processes give it two functions: `take` calls `backward` and returns the loss,
+        `update` changes the weights; gradients are averaged in between.
         """
-        course = self._course
+        loop = self._loop
         if take is None:
-            return course.one()
+            return loop.one()
         compiler = self._compiling().compiler
-        with course.one():
-            result, mean_loss = compiler.take_step(course.step, take, update)
+        with loop.one():
+            result, mean_loss = compiler.take_step(loop.step, take, update)
             if mean_loss is not None:
                 self.loss(mean_loss)
-            elif course.losses.current is None and getattr(result, "numel", lambda: 0)() == 1:
+            elif loop.losses.current is None and getattr(result, "numel", lambda: 0)() == 1:
                 self.loss(result)
         return result
 
     def begin_step(self) -> None:
         """A step begins: for loops that are not the script's own."""
-        self._course.begin()
+        self._loop.begin()
 
     def end_step(self) -> None:
         """The step that `begin_step` began ends."""
-        self._course.end()
+        self._loop.end()
 
-    def loop(self, *, accumulate: int = 1, batch_size: Optional[int] = None) -> Course:
-        """The steps of a loop that is not the script's own, for callbacks. `batch_size` is what a
-        process takes at once, `accumulate` how often it does before the weights change."""
+    def loop(self, *, accumulate: int = 1, batch_size: int | None = None) -> TrainingLoop:
+        """The steps of a framework's loop, for callbacks. A process takes `batch_size` at once,
+        `accumulate` times before the weights change."""
         self._accumulate = accumulate
-        self._course.batch_size = batch_size or self._course.batch_size
-        return self._course
+        self._loop.batch_size = batch_size or self._loop.batch_size
+        return self._loop
 
     @property
     def steps_taken(self) -> int:
         """Training steps so far, those before an interruption included."""
-        return self._course.step
+        return self._loop.step
 
     def loss(self, value: Any) -> None:
-        """The loss of this step: a tensor or a number. Only needed where it is not what `backward`
-        is called on."""
-        self._course.say_loss(value)
+        """Set the loss of this step, a tensor or a number, where `backward` is not called on it."""
+        self._loop.set_loss(value)
 
-    def latest_loss(self) -> Optional[float]:
-        """That of the last step whose loss is known without waiting for a device. Raises
-        NonFiniteLossError."""
-        return self._course.losses.latest
+    def latest_loss(self) -> float | None:
+        """The last loss that is known without waiting for a device."""
+        return self._loop.losses.latest
 
     def losses(self) -> Sequence[float]:
         """Those of all steps; waits for them. Raises NonFiniteLossError."""
-        return self._course.losses.values()
+        return self._loop.losses.values()
 
-    def checkpoint(self) -> ContextManager[Dict[str, Any]]:
-        """``with job.checkpoint() as state:`` between two steps: write a checkpoint with `state` in
-        it, which is JSON: what was measured so far. See `resume`. Raises NonFiniteLossError."""
-        return self._course.checkpoint()
+    def checkpoint(self) -> ContextManager[dict[str, Any]]:
+        """``with job.checkpoint() as state:`` between two steps: write a checkpoint that holds
+        `state`, a JSON object, for `resume`. Raises NonFiniteLossError."""
+        return self._loop.checkpoint()
 
-    def resume(
-        self, state: Optional[Mapping[str, Any]] = None, *, ignored: Optional[str] = None
-    ) -> None:
-        """Go on from a checkpoint, before the first step: `state` is what `checkpoint` gave; None
-        where there is none to go on from, of which `ignored` may say why. Raises InputError."""
-        self._course.go_on_from(state, ignored)
+    def resume(self, state: Mapping[str, Any] | None = None, *, ignored: str | None = None) -> None:
+        """Go on from a checkpoint, before the first step: `state` from `checkpoint`, or None, of
+        which `ignored` says why. Raises InputError."""
+        self._loop.go_on_from(state, ignored)
 
     def settings(self, **values: Scalar) -> None:
-        """What the script decided itself and decides the result, such as how many of its steps are
-        warm-up: for the evidence, beside what the job was told. The gate compares it among arms."""
+        """Record what the script itself decided, such as its warm-up steps. The gate compares it
+        among arms."""
         self._settings.update(values)
 
     def shapes(self, count: int) -> None:
-        """The steps have so many shapes, each a graph of its own and no recompilation; as
-        `start(shapes=...)`, before the first step."""
-        self._course.declared_shapes = count
+        """The steps have `count` shapes, each a graph of its own; as `start(shapes=...)`, before
+        the first step."""
+        self._loop.declared_shapes = count
 
     def padding(self, record: PaddingRecord) -> None:
         """What padding texts to few lengths costs the training."""
@@ -379,15 +358,13 @@ class Job:
 
         `ids` name them, the same in every job. Classes: `labels` (indices from 0) and `scores`
         (probabilities) or `logits`, a row for each example. Numbers: `targets` and `predictions`.
-        `losses`, one for each example, follow from these unless they are given; a language model
-        has nothing else. `slices` are categories, by column name. `inputs` are what the model is
-        given of each (texts, or rows of an array), and only their hashes are kept: equal ones count
-        as one example, and those of the training data are found. An evaluation after more training
-        replaces the one before, and so does one that begins with the same id. Raises InputError for
-        what is missing or does not fit.
+        `losses`, one for each, follow from these or are given, as by a language model. `slices` are
+        categories, by column name. `inputs` are what the model is given (texts, or rows of an
+        array); their hashes are kept, to count equal ones once and to find training data. A later
+        evaluation replaces an earlier one. Raises InputError for what is missing or does not fit.
         """
-        if self._rows_at_step != self._course.step or self._rows.begins_with(ids):
-            self._rows, self._rows_at_step = ExampleRows(), self._course.step
+        if self._rows_at_step != self._loop.step or self._rows.begins_with(ids):
+            self._rows, self._rows_at_step = ExampleRows(), self._loop.step
         tables = {"labels": labels, "scores": scores, "logits": logits, "losses": losses}
         numbers = {"targets": targets, "predictions": predictions}
         self._rows.add(ids=ids, slices=slices, inputs=inputs, **tables, **numbers)
@@ -395,11 +372,10 @@ class Job:
 
     @harmless
     def positions(self, count: int) -> npt.NDArray[np.str_]:
-        """Ids of the next `count` examples by their place in the evaluation, for validation data
-        that always come in the same order. An evaluation of the same data replaces the one before,
-        with or without training in between."""
-        if self._rows_at_step != self._course.step:
-            self._rows, self._rows_at_step = ExampleRows(), self._course.step
+        """Ids of the next `count` examples by their place, for validation data that always come in
+        the same order. Another evaluation of the same data replaces the first."""
+        if self._rows_at_step != self._loop.step:
+            self._rows, self._rows_at_step = ExampleRows(), self._loop.step
         first, self._rows.by_place = self._rows.rows, True
         return np.arange(first, first + count).astype(np.str_)
 
@@ -410,7 +386,7 @@ class Job:
         self._evaluated, self._ended = self._state(), time.time()
 
     def forget_results(self) -> None:
-        """An evaluation begins, and replaces what was said in an earlier one."""
+        """An evaluation begins, and replaces an earlier one."""
         self._rows, self._metrics = ExampleRows(), {}
 
     @property
@@ -418,17 +394,15 @@ class Job:
         return bool(self._metrics) or self._rows.rows > 0
 
     @property
-    def is_judged(self) -> bool:
-        """Whether examples or metrics were said, of the model as it is now."""
+    def has_current_results(self) -> bool:
+        """Whether there are examples or metrics of the model as it is now."""
         return self._has_results and self._evaluated == self._state()
 
     @harmless
     def trained_on(self, *, ids: Any = None, inputs: Any = None, slices: Any = None) -> None:
-        """What the training examples are: their `ids`, by the names that `examples` gives, their
-        `inputs`, their categories (`slices`, by column name), or some of these; all at once or
-        batch by batch. Hashes are kept, and no more than a sample of very many. By them the gate
-        finds validation examples that were trained on, and groups (patients, customers) that
-        have examples in both. Raises InputError where none is given."""
+        """What the training examples are: their `ids`, `inputs` or categories (`slices`), at once
+        or batch by batch. Hashes are kept, of very many a sample; with them the gate finds
+        validation examples that were trained on. Raises InputError where none is given."""
         if ids is None and inputs is None and slices is None:
             raise InputError(
                 "job.trained_on() was given neither ids nor inputs nor slices; expected one"
@@ -437,36 +411,34 @@ class Job:
 
     def save(self, model: Any) -> None:
         """Save the trained model for the release: a module, or a function that is called with the
-        folder and writes the model's files into it.
+        folder and writes the model's files.
 
-        A module is saved as safetensors, without what was put around it to compile or distribute
-        it, and holds afterwards what the file holds. It has to be what was evaluated: raises
-        InputError where it was trained on in between. Saving again replaces the model. Every
-        process calls this; the first one writes.
+        A module is saved as safetensors, without wrappers, and holds afterwards what the file
+        holds. It has to be what was evaluated: raises InputError where it was trained on in
+        between. Every process calls this; the first one writes.
         """
         if self.failures.broken is None:
-            if not self._course.step:
+            if not self._loop.step:
                 raise InputError(
                     "job.save() was called before any training step was counted; loop over "
                     "job.steps(loader), or put each step inside of job.step()"
                 )
             self.require_compiled_calls()
-            if self._has_results and not self.is_judged:
+            if self._has_results and not self.has_current_results:
                 raise InputError(
                     "job.save() was given a model that has changed since it was evaluated; "
                     "evaluate it after the last step, or after loading the weights that are to be "
                     "saved"
                 )
             self.losses()  # one that is not finite is known by now
-        digest = save_into(self.told.model, model, write=self.world.first)
+        digest = save_into(self.config.model, model, write=self.world.first)
         self._model_digest = digest or self._model_digest
         # The file was read back: the same bits, written anew.
         self._evaluated, self._ended = self._state(), time.time()
 
     def finish(self) -> None:
-        """Run the last probe and write the evidence. Happens by itself when the script ends, and
-        then once. Raises InputError where the job was not told enough, and where a baseline was not
-        measured, without which nothing can be judged."""
+        """Run the last probe and write the evidence; the script's end does it otherwise. Raises
+        InputError where something is missing, and where a baseline was not measured."""
         if self._finished:
             return
         self._finished = True
@@ -474,65 +446,62 @@ class Job:
             return
         broken = self.failures.broken
         if broken is not None:
-            if not self.told.alone and not self.told.is_candidate:
+            if not self.config.alone and not self.config.is_candidate:
                 raise InputError(f"the job was not measured to its end: {broken}")
-            record_failure(self.told.output, self._failure(broken, NOT_MEASURED.name))
+            record_failure(self.config.output, self._failure(broken, NOT_MEASURED.name))
             return
         if self._model_digest is None or not self._has_results:
             results = "job.examples(ids=..., ...) or job.metrics(...)"
             missing = "job.save(model)" if self._model_digest is None else results
             raise InputError(
-                f"the script ended and never said {missing}, so there is nothing to judge; say it "
+                f"the script ended without {missing}, so there is nothing to judge; call it "
                 "after the last step"
             )
         self._write_evidence()
 
-    def fail(self, error: Optional[BaseException] = None) -> bool:
-        """The script fails: what an earlier job compiled may be why, and no later one gets it.
-
-        Where the job was told to record failures, and `error` is one of its arm, the evidence says
-        so; returns whether. What InputError says would fail in every arm. Of torchrun's processes
-        one fails first, and who started them records it.
-        """
+    def fail(self, error: BaseException | None = None) -> bool:
+        """End a failing job: its loaded cache is discarded. Where failures are recorded and `error`
+        is its arm's, write that as evidence; returns whether. Of torchrun's processes the
+        supervisor records the first that fails."""
         self._finished = True
         self._distrust_cache()
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.told.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
+        if self.config.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
             return False  # its supervisor decides whether it is started again
         if self.world.first:
             ending = of_exception(one_sentence(error)) or EXCEPTION
-            record_failure(self.told.output, self._failure(explained(error), ending.name))
+            record_failure(self.config.output, self._failure(explained(error), ending.name))
         return True
 
     def compare_speed(self) -> None:
-        """Run the paired speed probe now, and not when the job is finished: for a framework that
-        moves its model away when the training is over."""
+        """Run the paired speed probe now instead of in `finish`: for a framework that moves its
+        model away after training."""
         if not self.world.first or self._compilation is None:
             return
-        with self.failures.aside("the probe of paired speed"):
-            seconds = float(np.sum(self._course.seconds()))
+        with self.failures.tolerated("the probe of paired speed"):
+            seconds = float(np.sum(self._loop.seconds()))
             batch_size = self._batch_size()
             self._probes.compare_speed(self._compilation, seconds, self.precision, batch_size)
 
-    # What the steps ask for.
+    # What the steps call.
 
     def _compiling(self, *, by_torch: bool = True) -> Compilation:
-        """`by_torch`: whether it is sure by now that torch computes the steps, and not another
-        framework beside it. Raises ArmError where that should be on a GPU and is not."""
+        """The compilation, made if needed. `by_torch`: torch surely computes the steps. Raises
+        ArmError where that should be on a GPU and is not."""
         if self._compilation is None:
             from compilegate.job.script.compiled import Compilation  # noqa: PLC0415 - torch
 
-            self._compilation = Compilation(self.told, self._launched, self._course)
-            watch_backward(self._course)
+            self._compilation = Compilation(self.config, self._launched, self._loop)
+            watch_backward(self._loop)
         if by_torch and not self._on_accelerator:
             self._compilation.require_accelerator()
             self._on_accelerator = True
         return self._compilation
 
     @property
-    def _dispatches(self) -> List[Dispatch]:
+    def _dispatches(self) -> list[Dispatch]:
         return [] if self._compilation is None else self._compilation.dispatches
 
     def clock(self) -> Any:
@@ -552,7 +521,7 @@ class Job:
         if self.compiler != "eager" and self._launched.first:
             print(line, flush=True)
 
-    def brought(self, loader: Iterable[Any]) -> Iterable[Any]:
+    def device_batches(self, loader: Iterable[Any]) -> Iterable[Any]:
         """The loader's batches; where steps are traced, on the device."""
         return loader if self._compilation is None else self._compilation.compiler.batches(loader)
 
@@ -574,12 +543,11 @@ class Job:
         return self.graphs_compiled()
 
     def after_step(self) -> None:
-        """What follows a step, and is part of none. Raises InputError after the first one in an arm
-        that has a compiler, where nothing was given to it; SystemExit where the arithmetic is wrong
-        and the job is not to go on."""
+        """Probe, after the first steps. Raises InputError where nothing was given to the arm's
+        compiler; SystemExit where the arithmetic is wrong and the job is to end."""
         if not self._probes_wait:
             return
-        compilation, step = self._compilation, self._course.own_step
+        compilation, step = self._compilation, self._loop.process_step
         if step == 1:
             self._print_compiling(names.COMPILED_LINE)
             self.require_compiled_calls(later=True)
@@ -594,7 +562,7 @@ class Job:
         ready = compilation.ready()
         if ready and compilation.compiler.compiles_whole_steps:
             for dispatch in ready:  # a probe between steps would be traced with them
-                dispatch.keep_no_more()
+                dispatch.end_capture()
         elif ready:
             self._probes.compare_arithmetic(compilation, ready, self.precision)
         awaits_calls = any(each.keeps for each in self._dispatches)
@@ -603,14 +571,14 @@ class Job:
             self._decide()
         self._end_if_decided()
         early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
-        is_open = self._ends_after is None or self._ends_after > self._course.step
+        is_open = self._ends_after is None or self._ends_after > self._loop.step
         self._probes_wait = early or awaits_calls or (self._stops_together and is_open)
 
     # A candidate that is wrong.
 
     @property
     def _stops_if_wrong(self) -> bool:
-        return self.told.is_candidate and self.told.on_wrong == names.ON_WRONG[0]
+        return self.config.is_candidate and self.config.on_wrong == names.ON_WRONG[0]
 
     @property
     def _stops_together(self) -> bool:
@@ -624,53 +592,47 @@ class Job:
             self._probes.collect()  # a difference that is not reproduced is not wrong
         if self._stops_if_wrong and self._probes.is_wrong:
             # The others are in the next step by now, and wait for this process in it.
-            self._ends_after = self._course.step + (0 if self.world.alone else 1)
+            self._ends_after = self._loop.step + (0 if self.world.alone else 1)
         elif self._probes.is_wrong:
             by_hand = "it was started by hand; in a pipeline a candidate ends here"
-            why = 'on_wrong is "go-on"' if self.told.is_candidate else by_hand
+            why = 'on_wrong is "go-on"' if self.config.is_candidate else by_hand
             self.note(f"The parity probe found errors, and the training goes on: {why}.")
         if self._stops_together:
-            from compilegate.job.machine.distribution import tell_last_step  # noqa: PLC0415
-
-            tell_last_step(self._ends_after)
+            announce_last_step(self._ends_after)
 
     def _end_if_decided(self) -> None:
         """End the process where the job is decided to end after this step."""
-        course, parity = self._course, self._probes.parity
+        loop, parity = self._loop, self._probes.parity
         if self._ends_after is None and self._stops_together:
-            from compilegate.job.machine.distribution import told_last_step  # noqa: PLC0415
-
-            self._ends_after = told_last_step()
-        if self._ends_after != course.step:
+            self._ends_after = announced_last_step()
+        if self._ends_after != loop.step:
             return
         self._finished = True
         self._distrust_cache()
         if self.world.first:
-            left = self._steps_an_epoch - course.own_step
-            saved = f", at least {left:,} steps" if left > 0 else ""
             departs = "" if parity is None or parity.departs is None else f": {parity.departs}"
             reason = (
-                f"the compiled arithmetic is WRONG, so the job ended after step {course.step}, "
-                f"{time.time() - course.job_started:.0f} s after it began; that saved the rest of "
-                f'its training{saved} (on_wrong = "go-on" in the workload keeps it running)'
+                f"the compiled arithmetic is WRONG, so the job ended after step {loop.step}, "
+                f"{time.time() - loop.job_started:.0f} s after it began "
+                f'(on_wrong = "go-on" in the workload keeps it running)'
                 f"{departs}"
             )
             print(f"compilegate: {reason}", flush=True)
             evidence = replace(self._failure(reason, WRONG_ARITHMETIC.name), parity=parity)
-            write_evidence(self.told.output, evidence, parity=self._probes.errors)
+            write_evidence(self.config.output, evidence, parity=self._probes.errors)
         raise SystemExit(0)
 
-    # What a script has to do, and is told where it does not.
+    # What a script has to do.
 
     def require_compiled_calls(self, *, later: bool = False) -> None:
-        """A job whose compiled code was never called would be judged for eager's work. Raises
-        InputError where that is so. `later`: calls may still come."""
+        """Raise InputError where compiled code was never called: the job would be judged for
+        eager's work. `later`: calls may still come."""
         compilation = self._compilation
         if self.compiler == "eager" or self._framework is not None:
             return
         if compilation is None or not compilation.dispatches:
             raise InputError(
-                f"the arm's compiler is {self.compiler}, and the script compiled nothing; say "
+                f"the arm's compiler is {self.compiler}, and the script compiled nothing; call "
                 "model = job.compile(model) before the training loop"
             )
         if later:
@@ -684,9 +646,9 @@ class Job:
                     "was not compiled; its calls are part of the steps, and no probe looks at them."
                 )
 
-    def _trained_in(self) -> Tuple[str, bool]:
-        """The precision of the steps, as far as it shows and else the arm's; and whether autocast
-        around what is compiled makes it so."""
+    def _trained_in(self) -> tuple[str, bool]:
+        """The precision of the steps, or the arm's where it does not show; and whether autocast
+        makes it so."""
         called = [each for each in self._dispatches if each.compiled_calls]
         known = [each.precision for each in called if each.precision is not None]
         if len(known) < len(called) or not called:
@@ -700,9 +662,9 @@ class Job:
         if trained == self.precision:
             return
         found = otherwise_declared(trained, self.precision, [self.arm], autocast=autocast)
-        if self.told.alone:
+        if self.config.alone:
             found = (
-                f'{trains_in(trained, autocast=autocast)}: say precision = "{trained}" in each '
+                f'{trains_in(trained, autocast=autocast)}: set precision = "{trained}" in each '
                 f"[arms.NAME] of its workload, where it is {self.precision} otherwise"
             )
         self.note(f"{found}.")
@@ -711,12 +673,12 @@ class Job:
 
     def _write_evidence(self) -> None:
         """Run what is left of the probes, and write all that the job has at its end."""
-        told, course, probes = self.told, self._course, self._probes
+        config, loop, probes = self.config, self._loop, self._probes
         compilation = self._compilation
         if compilation is None and "torch" in sys.modules:
             compilation = self._compiling(by_torch=False)
         whole_steps = compilation is not None and compilation.compiler.compiles_whole_steps
-        measured = Measured(course, second_graph=whole_steps)
+        measured = Measured(loop, second_graph=whole_steps)
         peak, memory_of = probes.peak_memory(compilation)
         batch_size = self._batch_size()
         together = batch_size * self._accumulate * self._together
@@ -738,7 +700,7 @@ class Job:
         probes.collect()
         examples = self._rows.examples() if self._rows.rows else None
         first_step = float(measured.steps.seconds[0])
-        checkpoints, writing = course.checkpoints, 0.0
+        checkpoints, writing = loop.checkpoints, 0.0
         if checkpoints is not None:
             checkpoints = replace(checkpoints, resumed=measured.resumptions)
             writing = checkpoints.seconds
@@ -746,19 +708,19 @@ class Job:
             samples_per_second=measured.samples_per_second(together),
             steady_from=measured.steady_from,
             train_seconds=loading + measured.train_seconds + writing,
-            total_seconds=self._ended - course.job_started - probes.seconds_before(self._ended),
+            total_seconds=self._ended - loop.job_started - probes.seconds_before(self._ended),
         )
         attempts = os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "")
         varies = bool(compiler.options.get("dynamic_shapes"))
-        slowdowns = course.slowdowns.found(
-            declared_shapes=math.inf if varies else course.declared_shapes,
+        slowdowns = loop.slowdowns.found(
+            declared_shapes=math.inf if varies else loop.declared_shapes,
             graphs=None if compilation is None else compilation.graph_log,
             compiled_again=compiler.recompilations > 0,
         )
         evidence = Evidence(
-            job=told.job,
-            arm=told.arm,
-            seed=told.seed,
+            job=config.job,
+            arm=config.arm,
+            seed=config.seed,
             attempts=tuple(filter(None, attempts.split(","))),
             recipe=self._recipe(batch_size, together),
             compiler=compiler,
@@ -768,8 +730,8 @@ class Job:
             memory_of=memory_of,
             environment=self._environment(),
             digests={
-                "data": told.data_digest or _data_digest(os.environ),
-                "config": told.config_digest,
+                "data": config.data_digest or _data_digest(os.environ),
+                "config": config.config_digest,
                 "model": self._model_digest or "",
             },
             parity=probes.parity,
@@ -787,7 +749,7 @@ class Job:
             checkup=checkup(),
         )
         write_evidence(
-            told.output,
+            config.output,
             evidence,
             measured.steps,
             examples,
@@ -796,14 +758,14 @@ class Job:
             trained_on=self._trained.kept(),
         )
         _print_figures(evidence, speed, compiler)
-        if told.alone:
-            print(f"compilegate: the model is in {told.model}, the evidence in {told.output}")
+        if config.alone:
+            print(f"compilegate: the model is in {config.model}, the evidence in {config.output}")
 
     def _failure(self, reason: str, ending: str) -> Evidence:
         # Without a compilation, its compiler may be what failed.
         compiled = self._compilation
         compiler = None if compiled is None else compiled.compiler.record(0.0, 0)
-        return self.told.failure(
+        return self.config.failure(
             reason, ending=ending, compiler=compiler, environment=self._environment()
         )
 
@@ -816,8 +778,7 @@ class Job:
             self._compilation.cache.discard_loaded()
 
     def _state(self) -> State:
-        """That of the modules that the job compiles; nothing of divided ones, whose parameters are
-        put together anew for each call."""
+        """The state of the compiled modules; empty for sharded ones."""
         if any(each.is_sharded for each in self._dispatches):
             return {}
         return {
@@ -834,7 +795,7 @@ class Job:
         if self.compiler == "eager" and compiler.ran:
             self.note(
                 "The script compiles by itself, in an arm that has no compiler, which the gate "
-                "refuses; leave torch.compile out, and let job.compile() do what the arm says."
+                "refuses; leave torch.compile out, and let job.compile() do what the arm declares."
             )
         elif self.compiler != "eager" and (not compiler.ran or LEFT_TO_EAGER in compiler.proof):
             why = compiler.proof.get(LEFT_TO_EAGER, "no graph was compiled")
@@ -842,11 +803,11 @@ class Job:
             self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:
-        seen = [self._course.batch_size, *(each.batch_size for each in self._dispatches)]
-        size = self._own_batch_size or self.told.batch_size or next(filter(None, seen), None)
+        seen = [self._loop.batch_size, *(each.batch_size for each in self._dispatches)]
+        size = self._own_batch_size or self.config.batch_size or next(filter(None, seen), None)
         if size is None:
             raise InputError(
-                "the job was not told its batch size, and no batch shows it; say "
+                "the job's batch size is not set, and no batch shows it; call "
                 "job.start(batch_size=...)"
             )
         return size
@@ -854,13 +815,13 @@ class Job:
     @property
     def _together(self) -> int:
         """Batches of a step: one for each process, or for each accelerator of one process."""
-        return self.world.size * self.told.replicas
+        return self.world.size * self.config.replicas
 
-    def _recipe(self, batch_size: int, together: int) -> Dict[str, Scalar]:
+    def _recipe(self, batch_size: int, together: int) -> dict[str, Scalar]:
         precision, autocast = self._trained_in()
-        performed: Dict[str, Scalar] = {
+        performed: dict[str, Scalar] = {
             "batch_size": batch_size,
-            "steps": self._course.step,
+            "steps": self._loop.step,
             "world_size": self._together,
             "global_batch_size": together,
             "precision": precision,
@@ -873,32 +834,32 @@ class Job:
             evaluation = self._evaluation or compilation.observed_evaluation()
             if evaluation is not None:
                 performed["evaluated_on"], performed["evaluated_in"] = evaluation
-        return {**self.told.recipe, **performed, **self._settings}
+        return {**self.config.recipe, **performed, **self._settings}
 
 
-def _said(value: Optional[_Number], name: str) -> _Number:
+def _required(value: _Number | None, name: str) -> _Number:
     if value is None:
         raise InputError(
-            f"the job was not told its {name.replace('_', ' ')}; say job.start({name}=...) for a "
+            f"the job's {name.replace('_', ' ')} is not set; call job.start({name}=...) in a "
             "script that is started by hand"
         )
     return value
 
 
-def _profiled(told: Told) -> Told:
+def _profiled(config: JobConfig) -> JobConfig:
     """A job that is profiled ends after some steps: nothing is probed or timed in turns."""
     from compilegate.job.profiling.session import current  # noqa: PLC0415 - torch, and seldom
 
     session = current()
-    session.arm = None if told.alone else told.arm
-    session.compiler, session.batch_size = told.compiler, told.batch_size
-    return replace(told, parity_steps=0, speed_probe_seconds=0, baseline=None)
+    session.arm = None if config.alone else config.arm
+    session.compiler, session.batch_size = config.compiler, config.batch_size
+    return replace(config, parity_steps=0, speed_probe_seconds=0, baseline=None)
 
 
 def _started() -> float:
     """When the job's first process started, as `time.time` counts."""
-    told = os.environ.get(names.JOB_STARTED_VARIABLE)
-    ago = time.monotonic() - float(told) if told else time.perf_counter() - _IMPORTED
+    config = os.environ.get(names.JOB_STARTED_VARIABLE)
+    ago = time.monotonic() - float(config) if config else time.perf_counter() - _IMPORTED
     return time.time() - ago
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from compilegate.job.errors import InputError
 from compilegate.job.evidence import Examples, FloatArray, IntArray
 from compilegate.job.evidence.writing import as_array, hashed
 from compilegate.job.files import folder_digest, whole_file
-from compilegate.job.machine.world import unwrapped
+from compilegate.job.machine.world import is_sharded, unwrapped
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -26,20 +26,17 @@ State = Dict[str, Tuple[int, int]]
 
 def state_of(module: Module) -> State:
     """Nothing of a sharded model, whose parameters come and go."""
-    from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
-
     if is_sharded(module):
         return {}
     return {name: (id(each), each._version) for name, each in module.named_parameters()}
 
 
-def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
+def save_into(folder: Path, model: Any, *, write: bool = True) -> str | None:
     """Write the model's files and return the sha256 of all of them.
 
-    A module becomes `model.safetensors`, beside its configuration where it can save itself
-    (`save_pretrained`), and holds afterwards what the file holds. A function is called with the
-    folder, and writes them. Processes that do not `write` take part, where each holds a part of the
-    module. Raises InputError for anything else.
+    A module becomes `model.safetensors`, with its configuration where it has `save_pretrained`, and
+    holds afterwards what the file holds. Processes that do not `write` take part where each holds a
+    part. Raises InputError for anything but a module or a function.
     """
     is_module = hasattr(model, "state_dict") and hasattr(model, "named_parameters")
     whole = whole_state(model) if is_module else None
@@ -60,11 +57,9 @@ def save_into(folder: Path, model: Any, *, write: bool = True) -> Optional[str]:
     return folder_digest(folder)
 
 
-def whole_state(model: Any) -> Optional[Dict[str, Any]]:
-    """The state of a module of which each process holds a part, whole in the first process's
-    memory and perhaps empty in the others; None of any other. All processes have to call this."""
-    from compilegate.job.machine.distribution import is_sharded  # noqa: PLC0415 - torch
-
+def whole_state(model: Any) -> dict[str, Any] | None:
+    """The state of a sharded module, whole in the first process's memory; None of any other. All
+    processes have to call this."""
     if not is_sharded(model):
         return None
     if any(hasattr(each, "ds_id") for each in model.parameters()):  # ZeRO-3
@@ -80,7 +75,7 @@ def whole_state(model: Any) -> Optional[Dict[str, Any]]:
     return dict(get_model_state_dict(model, options=options))
 
 
-def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -> None:
+def _save_module(folder: Path, model: Module, whole: dict[str, Any] | None) -> None:
     try:
         from safetensors import torch as safetensors  # noqa: PLC0415 - perhaps not there
     except ImportError as error:
@@ -109,9 +104,9 @@ def _save_module(folder: Path, model: Module, whole: Optional[Dict[str, Any]]) -
         model.load_state_dict(on_host.state_dict())
 
 
-def save_transformer(folder: Path, model: Any, whole: Optional[Dict[str, Any]] = None) -> None:
+def save_transformer(folder: Path, model: Any, whole: dict[str, Any] | None = None) -> None:
     """Write a model of transformers: its weights as safetensors, and its configuration."""
-    options: Dict[str, Any] = {} if whole is None else {"state_dict": whole}
+    options: dict[str, Any] = {} if whole is None else {"state_dict": whole}
     if "safe_serialization" in _taken_by_save_pretrained(model):  # version 5 has no other format
         options["safe_serialization"] = True
     (model if whole is not None else copied_to_host(model)).save_pretrained(str(folder), **options)
@@ -144,8 +139,8 @@ class ExampleRows:
     """The examples of one evaluation, as the batches come."""
 
     def __init__(self) -> None:
-        self._batches: List[Columns] = []
-        self._slices: List[Columns] = []
+        self._batches: list[Columns] = []
+        self._slices: list[Columns] = []
         self.rows = 0
         self.by_place = False  # ids that are places never say that an evaluation begins again
 
@@ -153,12 +148,11 @@ class ExampleRows:
         self,
         *,
         ids: Any = None,
-        slices: Optional[Mapping[str, Any]] = None,
+        slices: Mapping[str, Any] | None = None,
         inputs: Any = None,
         **columns: Any,
     ) -> None:
-        """Take a batch in; `columns` as `Job.examples` has them. Raises InputError where something
-        is missing or does not fit."""
+        """Take in a batch. Raises InputError where something is missing or does not fit."""
         if ids is None:
             raise _wrong(
                 "no ids",
@@ -211,16 +205,14 @@ def _wrong(given: str, expected: str) -> InputError:
     return InputError(f"job.examples() was given {given}; expected {expected}")
 
 
-def _joined(batches: List[Columns]) -> Columns:
+def _joined(batches: list[Columns]) -> Columns:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def _latest_beginning(columns: Columns, starts: List[int]) -> int:
-    """The row at which the latest evaluation begins: one of `starts`, or 0.
-
-    A model that has not changed makes the same of the same examples: where all rows so far come
-    once more, it is evaluated again. Rows that are all alike show nothing.
-    """
+def _latest_beginning(columns: Columns, starts: list[int]) -> int:
+    """The row at which the latest evaluation begins: one of `starts`, or 0. An unchanged model
+    makes the same of the same examples, so rows that come once more are an evaluation again; rows
+    that are all alike show nothing."""
     compared = [each for name, each in columns.items() if name != "ids" and each.size]
     first = 0
     for start in starts:
@@ -246,9 +238,9 @@ def examples_of(**columns: Any) -> Examples:
     return rows.examples()
 
 
-def example_metrics(examples: Examples) -> Dict[str, float]:
-    """What can be said of examples in one number each: accuracy as a fraction, log_loss in nats; of
-    numbers the root mean squared error; else the mean loss."""
+def example_metrics(examples: Examples) -> dict[str, float]:
+    """One number for each of the model's kind: accuracy and log_loss (nats), rmse, or the mean
+    loss."""
     if examples.scores.shape[1]:
         right = examples.scores.argmax(axis=1) == examples.labels
         return {"accuracy": float(right.mean()), "log_loss": float(examples.losses.mean())}
@@ -281,9 +273,8 @@ def _completed(given: Columns, rows: int) -> Columns:
     return {"losses": own_losses, **found}
 
 
-def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
-    """(rows, classes) probabilities and their logarithms. A row's sum is one, not just nearly, as
-    in single precision."""
+def _scores(given: Columns) -> tuple[FloatArray, FloatArray]:
+    """(rows, classes) probabilities and their logarithms; rows sum to one in double precision."""
     name = "logits" if "logits" in given else "scores"
     table = given[name].astype(np.float64)
     if table.ndim != 2 or table.shape[1] < 2:
@@ -294,7 +285,7 @@ def _scores(given: Columns) -> Tuple[FloatArray, FloatArray]:
         if table.size and (table.min() < 0 or np.abs(sums - 1).max() > 1e-2):
             raise _wrong(
                 "scores that are no probabilities",
-                "rows from 0 to 1 that sum to 1; say logits=... for what comes before the softmax",
+                "rows from 0 to 1 that sum to 1; use logits=... for what comes before the softmax",
             )
         with np.errstate(divide="ignore"):
             return table / sums, np.log(table / sums)

@@ -1,8 +1,5 @@
-"""A script's training as steps: what counts as one, how long it takes, and its loss.
-
-Nothing here may change the training. A hook that fails is recorded by `Failures`, and the training
-goes on. Needs no torch where the script does not use it.
-"""
+"""A script's training as steps: what counts as one, its time and its loss. A hook that fails is
+recorded, and the training goes on. Needs no torch where the script does not use it."""
 
 from __future__ import annotations
 
@@ -17,22 +14,19 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Dict,
     Iterator,
     List,
     Mapping,
-    Optional,
     Sequence,
     Tuple,
     TypeVar,
-    Union,
     cast,
 )
 
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord
 from compilegate.job.names import DEFAULT_PARITY_STEPS
-from compilegate.job.script.measured import Slowdowns
+from compilegate.job.slowdowns import SlowdownWatch
 
 if TYPE_CHECKING:
     import torch
@@ -46,15 +40,14 @@ _Marks = List[Any]
 
 
 class Failures:
-    """The one place where an exception of ours ends: it is recorded, said in one line, and the
-    training goes on."""
+    """Where exceptions of ours end: recorded, printed in one line, and the training goes on."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-        self.broken: Optional[str] = None  # why nothing more is observed of this job
+        self.broken: str | None = None  # why nothing more is observed of this job
 
     @contextmanager
-    def aside(self, doing: str) -> Iterator[None]:
+    def tolerated(self, doing: str) -> Iterator[None]:
         """What is done within may fail by itself, and the job is measured all the same."""
         try:
             yield
@@ -63,9 +56,9 @@ class Failures:
 
 
 def harmless(hook: _Hook) -> _Hook:
-    """A method that the training calls on its way, of a class that has `failures`: it returns None
-    where it fails, and does nothing once one has. A refusal (CompilegateError) passes: it names
-    what the script has to change."""
+    """A method called by the training, of a class with `failures`: it returns None where it fails,
+    and does nothing after that. A refusal (CompilegateError) passes: it says what to change in the
+    script."""
 
     @functools.wraps(hook)
     def guarded(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -87,19 +80,17 @@ def harmless(hook: _Hook) -> _Hook:
 
 
 class Clock:
-    """Times steps, one after the other, without disturbing them.
+    """Times steps without disturbing them.
 
-    A GPU runs behind the program. To wait for it in each step would hide how operations overlap,
-    and flatter whatever asks for fewer. So the GPU notes the time itself (events), and the notes
-    are read when it has long passed them. A wait for a batch then counts only as far as the GPU has
-    nothing to do meanwhile.
+    A GPU runs behind the program, and waiting for it in each step would hide overlap. So it notes
+    the time itself (events), read when long passed. A wait for a batch counts as far as the GPU is
+    idle.
     """
 
     READ_TOGETHER = 256  # events that wait to be read. Each holds a little memory of the driver.
 
-    def __init__(self, device: Optional[torch.device] = None, cuda: Any = None) -> None:
-        """`device` is where the steps compute; None without torch. `cuda` stands in for torch.cuda,
-        and has its interface."""
+    def __init__(self, device: torch.device | None = None, cuda: Any = None) -> None:
+        """`device` is where the steps compute, None without torch; `cuda` replaces torch.cuda."""
         self._device = device
         self._cuda: Any = None
         if device is not None and device.type == "cuda":
@@ -108,9 +99,9 @@ class Clock:
         self._began: Any = None
         self._pauses: _Marks = []  # when each began and ended, in turn
         self._own_waits: _Marks = []
-        self._unread: List[Tuple[Any, Any, _Marks, _Marks]] = []
-        self._seconds: List[float] = []
-        self._waits: List[float] = []
+        self._unread: list[tuple[Any, Any, _Marks, _Marks]] = []
+        self._seconds: list[float] = []
+        self._waits: list[float] = []
 
     def begin(self) -> None:
         """A step begins. One that has not ended was none."""
@@ -135,14 +126,14 @@ class Clock:
         if len(unread) >= 2 * count and (self._cuda is None or unread[count][1].query()):
             self._read(count)
 
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         """Those of each step so far. Waits for steps that still run."""
         if self._cuda is not None:
             self._cuda.synchronize(self._device)
         self._read(len(self._unread))
         return self._seconds
 
-    def waits(self) -> List[float]:
+    def waits(self) -> list[float]:
         """In how many of them each step waited for its batch, and nothing was computed."""
         self.seconds()
         return self._waits
@@ -169,76 +160,67 @@ class Clock:
 
 
 class Losses:
-    """The loss of each step: the sum of those that it called `backward` on, or what it says.
-
-    A loss on a GPU or an XLA device is a promise. To ask for its value in every step is a round
-    trip, during which nothing else is started. So values are fetched every `log_every` steps, and
-    looked at when they have arrived.
-    """
+    """The loss of each step: the sum of those that `backward` was called on, or what the script
+    says. A loss on a device is a promise: values are fetched together every `log_every` steps."""
 
     def __init__(self, log_every: int) -> None:
         self._log_every = log_every
-        self._values: List[float] = []
-        self.current: Union[float, torch.Tensor, None] = None  # of the step under way
-        self._said = False
-        self._waiting: List[torch.Tensor] = []
-        self._arriving: List[Tuple[torch.Tensor, Any]] = []  # on the way, each with its event
-        self.mean: Optional[Callable[[torch.Tensor], torch.Tensor]] = None
+        self._values: list[float] = []
+        self.current: float | torch.Tensor | None = None  # of the step under way
+        self._is_set = False
+        self._waiting: list[torch.Tensor] = []
+        self.mean: Callable[[torch.Tensor], torch.Tensor] | None = None
         """Makes of a loss the mean of all processes'; None where this one's own counts."""
 
-    def saw(self, loss: torch.Tensor) -> None:
-        """The step calls `backward` on this. Raises NonFiniteLossError on a CPU, where its value is
-        known: nothing is updated by it."""
-        if self._said or loss.numel() != 1:
+    def add(self, loss: torch.Tensor) -> None:
+        """Add a loss that `backward` is called on. Raises NonFiniteLossError on a CPU, before any
+        update."""
+        if self._is_set or loss.numel() != 1:
             return
         known = self._known(loss if self.mean is None else self.mean(loss.detach()))
         self.current = known if self.current is None else self.current + known
 
-    def say(self, loss: Any) -> None:
-        """The script says itself what the step's loss is. Raises NonFiniteLossError as `saw`."""
-        self.current, self._said = self._known(loss), True
+    def set(self, loss: Any) -> None:
+        """The script says itself what the step's loss is. Raises NonFiniteLossError as `add`."""
+        self.current, self._is_set = self._known(loss), True
 
     def end_step(self) -> None:
-        """The step is over. Raises InputError where it had no loss, and NonFiniteLossError for an
-        earlier one's that has come."""
+        """Raises InputError where the step had no loss, and NonFiniteLossError for an earlier
+        one's."""
         loss = self.current
         self.abandon_step()
         if loss is None:
             raise InputError(
                 f"step {len(self)} called backward() on no loss; put the whole step inside of "
-                "job.step() or the loop over job.steps(loader), or say job.loss(value) in it"
+                "job.step() or the loop over job.steps(loader), or call job.loss(value) in it"
             )
         if isinstance(loss, float):
-            if self._waiting or self._arriving:  # losses of several devices: in order all the same
-                self.values()
+            self._fetch()  # losses of several devices: in order all the same
             self._values.append(loss)
             return
         self._waiting.append(loss)
         if len(self._waiting) >= self._log_every:
             self._fetch()
-            self._take_arrived()
 
     def abandon_step(self) -> None:
-        self.current, self._said = None, False
+        self.current, self._is_set = None, False
 
     @property
-    def latest(self) -> Optional[float]:
-        """The last one that is known without waiting. Raises NonFiniteLossError."""
-        self._take_arrived()
+    def latest(self) -> float | None:
+        """The last one that is known without waiting."""
         return self._values[-1] if self._values else None
 
-    def values(self, earlier: Sequence[float] = ()) -> List[float]:
-        """Those of each step, after the `earlier` ones of another process. Waits for what is not
-        known yet. Raises NonFiniteLossError."""
+    def values(self, earlier: Sequence[float] = ()) -> list[float]:
+        """Those of each step, after the `earlier` ones of another process; waits for them. Raises
+        NonFiniteLossError."""
         self._values[:0] = earlier
         self._fetch()
-        self._take_arrived(wait=True)
         return self._values
 
     def __len__(self) -> int:
-        return sum(map(len, (self._values, self._waiting, *(each for each, _ in self._arriving))))
+        return len(self._values) + len(self._waiting)
 
-    def _known(self, loss: Any) -> Union[float, torch.Tensor]:
+    def _known(self, loss: Any) -> float | torch.Tensor:
         """The value where it is at hand; else the promise of one."""
         kind = loss.device.type if hasattr(loss, "detach") else ""
         if kind in ("", "cpu"):
@@ -259,29 +241,11 @@ class Losses:
         device = self._waiting[-1].device
         if device.type == "xla":  # put together there, they would be a graph of their own
             device = torch.device("cpu")
-        values = torch.stack([each.to(device).reshape(()) for each in self._waiting])
+        values = torch.stack([each.to(device).reshape(()) for each in self._waiting]).tolist()
         self._waiting = []
-        if device.type != "cuda":
-            self._arriving.append((values.cpu(), None))
-            return
-        on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        on_host.copy_(values, non_blocking=True)
-        arrived: Any = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(device))
-        self._arriving.append((on_host, arrived))
-
-    def _take_arrived(self, *, wait: bool = False) -> None:
-        while self._arriving:
-            values, arrived = self._arriving[0]
-            if arrived is not None:
-                if not wait and not arrived.query():
-                    return
-                arrived.synchronize()
-            del self._arriving[0]
-            first = len(self._values)
-            self._values += values.tolist()
-            for step, value in enumerate(self._values[first:], start=first):
-                _require_finite(value, step)
+        for value in values:
+            _require_finite(value, len(self._values))
+            self._values.append(value)
 
 
 def _require_finite(loss: float, step: int) -> None:
@@ -289,26 +253,26 @@ def _require_finite(loss: float, step: int) -> None:
         raise NonFiniteLossError(f"the training loss is {loss} in step {step}", step=step)
 
 
-_watching: List[Course] = []
-"""The course of the process's last job, once `torch.Tensor.backward` is watched."""
+_watching: list[TrainingLoop] = []
+"""The loop of the process's last job, once `torch.Tensor.backward` is watched."""
 
 
-def watch_backward(course: Course) -> None:
-    """From here on, `course` sees each loss that `backward` is called on within a step; of one that
-    a GradScaler made larger, what it was."""
+def watch_backward(loop: TrainingLoop) -> None:
+    """Let `loop` see each loss that `backward` is called on within a step, unscaled where a
+    GradScaler scaled it."""
     import torch  # noqa: PLC0415 - programs without torch have steps, too
 
-    watched_before, _watching[:] = bool(_watching), [course]
+    watched_before, _watching[:] = bool(_watching), [loop]
     if watched_before:
         return
     backward = torch.Tensor.backward
-    scaled: List[Tuple[torch.Tensor, torch.Tensor]] = []
+    scaled: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     @functools.wraps(backward)
     def watched(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         if _watching[0].in_step:
             original = next((loss for result, loss in scaled if result is self), self)
-            _watching[0].saw_loss(original)
+            _watching[0].add_loss(original)
         scaled.clear()
         return backward(self, *arguments, **named)
 
@@ -331,34 +295,33 @@ def watch_backward(course: Course) -> None:
             scaler.scale = remembering(scaler.scale)
 
 
-class Course:
-    """The steps of a script, one after the other: their times, their losses, and what was compiled
-    in them; over all processes of the job, where its machine was taken away."""
+class TrainingLoop:
+    """The steps of a script: their times, losses and graphs, over all processes of an interrupted
+    job."""
 
     def __init__(self, job: Job, *, log_every: int, shapes: int, started: float) -> None:
-        """`shapes`: how many shapes the steps are declared to have, each a graph of its own.
-        `started`: when the job's first process started, as `time.time` counts."""
+        """`shapes`: how many shapes the steps are declared to have. `started`: when the job's first
+        process started, as `time.time`."""
         self._job = job
         self.failures = job.failures
         self.losses = Losses(log_every)
-        self.slowdowns = Slowdowns()
+        self.slowdowns = SlowdownWatch()
         self.declared_shapes = shapes
         self.job_started = started
-        self.batch_size: Optional[int] = None  # that of the first batch, where it shows
+        self.batch_size: int | None = None  # that of the first batch, where it shows
         self.in_step = False  # whether a training step is under way
         self.paused = self._assumed = False
-        self.graphs: List[int] = []  # compiled within steps, by the end of each
-        self.shapes: List[int] = []  # the declared shape of each step, by number
-        self.returns: List[Tuple[int, float]] = []
-        """The first step of each process but the first, where the job was interrupted, and the
-        seconds since the checkpoint: steps taken twice, the wait for a machine, start-up."""
-        self.checkpoints: Optional[CheckpointRecord] = None  # without what `returns` has
+        self.graphs: list[int] = []  # compiled within steps, by the end of each
+        self.shapes: list[int] = []  # the declared shape of each step, by number
+        self.returns: list[tuple[int, float]] = []
+        """Of each process but the first: its first step, and the seconds since the checkpoint."""
+        self.checkpoints: CheckpointRecord | None = None  # without what `returns` has
         self._clock: Any = None
         self._graphs_before = self._graphs_in_steps = 0
-        self._known_shapes: Dict[str, int] = {}
+        self._known_shapes: dict[str, int] = {}
         self._shape = self._first_step = 0
-        self._earlier_seconds: List[float] = []
-        self._earlier_waits: List[float] = []
+        self._earlier_seconds: list[float] = []
+        self._earlier_waits: list[float] = []
 
     @property
     def step(self) -> int:
@@ -366,14 +329,14 @@ class Course:
         return len(self.graphs)
 
     @property
-    def own_step(self) -> int:
+    def process_step(self) -> int:
         """The same, counted from the first step of this process."""
         return len(self.graphs) - self._first_step
 
     @harmless
     def begin(self, *, assumed: bool = False) -> None:
-        """A step begins. `assumed`: unless the script says itself where one begins; then that step
-        takes this one's place, its wait for a batch included. Raises InputError within another."""
+        """Begin a step. `assumed`: unless the script itself begins one, which then takes its place.
+        Raises InputError within another."""
         if self.in_step:
             if assumed or not self._assumed:
                 raise InputError(
@@ -413,22 +376,22 @@ class Course:
             self._clock.resume()
 
     @harmless
-    def saw_loss(self, loss: torch.Tensor) -> None:
-        if self.own_step < DEFAULT_PARITY_STEPS:
+    def add_loss(self, loss: torch.Tensor) -> None:
+        if self.process_step < DEFAULT_PARITY_STEPS:
             self._job.before_backward()
-        self.losses.saw(loss)
+        self.losses.add(loss)
 
     @harmless
-    def say_loss(self, loss: Any) -> None:
+    def set_loss(self, loss: Any) -> None:
         """The script says the loss of the step. Raises InputError outside of one."""
         if not self.in_step:
-            raise InputError("job.loss() was called outside of a step; say it within job.step()")
-        self.losses.say(loss)
+            raise InputError("job.loss() was called outside of a step; call it within job.step()")
+        self.losses.set(loss)
 
     @harmless
     def see_shapes(self, function: str, shapes: Any) -> None:
-        """What is compiled is called with these. One more than declared counts as the first: what
-        is compiled for it is a recompilation."""
+        """What is compiled is called with these. A shape beyond the declared ones counts as the
+        first."""
         if self.declared_shapes > 1:
             known, shape = self._known_shapes, str(shapes)
             if shape not in known and len(known) < self.declared_shapes:
@@ -449,8 +412,8 @@ class Course:
         self._graphs_in_steps += graphs - self._graphs_before
         self.graphs.append(self._graphs_in_steps)
         self.shapes.append(self._shape)
-        if self.own_step == self.slowdowns.at:
-            with self.failures.aside("looking at what slows the steps"):
+        if self.process_step == self.slowdowns.at:
+            with self.failures.tolerated("looking at what slows the steps"):
                 self.slowdowns.look()
         self._job.after_step()
 
@@ -475,27 +438,22 @@ class Course:
 
     # For callbacks, whose loop is not the script's own.
 
-    @property
-    def sees_shapes(self) -> bool:
-        return self.declared_shapes > 1
-
     def awaits(self) -> None:
-        """From here on the loop waits for the batch of its next step; what it did since the last
-        one, such as an evaluation, is part of none."""
+        """Wait for the next step's batch; what was done since the last step is part of none."""
         self.abandon()
         self.begin(assumed=True)
         self.begin_wait()
 
     def begins(self, *, waited: bool = True) -> None:
-        """A step has its batch, and begins to compute. It has waited since `awaits`, unless it
-        fetches its batch only now."""
+        """Begin to compute a step, after the wait since `awaits` unless it fetches its batch only
+        now."""
         self.begin()
         if waited:
             self.end_wait()
 
     def ends(self) -> bool:
-        """The step is over; returns whether the compiler compiled in it. The wait for the next
-        batch begins. Raises InputError where it had no loss, and NonFiniteLossError."""
+        """End a step and wait for the next batch; whether the compiler compiled in it. Raises
+        InputError where it had no loss, and NonFiniteLossError."""
         self.end()
         before, now = [0, 0, *self.graphs][-2:]
         self.awaits()
@@ -503,19 +461,19 @@ class Course:
 
     # What was measured.
 
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         return self._earlier_seconds + ([] if self._clock is None else self._clock.seconds())
 
-    def waits(self) -> List[float]:
+    def waits(self) -> list[float]:
         return self._earlier_waits + ([] if self._clock is None else self._clock.waits())
 
-    def by_process(self, column: Sequence[int]) -> List[Sequence[int]]:
+    def by_process(self, column: Sequence[int]) -> list[Sequence[int]]:
         """A column of all steps, cut where another process went on."""
         bounds = [0, *(step for step, _ in self.returns), len(column)]
         return [column[start:end] for start, end in zip(bounds, bounds[1:])]
 
     @contextmanager
-    def checkpoint(self) -> Iterator[Dict[str, Any]]:
+    def checkpoint(self) -> Iterator[dict[str, Any]]:
         """See `Job.checkpoint`. One that raises was none."""
         began, written = time.monotonic(), 0
         try:
@@ -527,7 +485,7 @@ class Course:
             self.checkpoints = replace(kept, written=kept.written + written, seconds=seconds)
 
     @harmless
-    def _state(self) -> Dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
             "losses": list(self.losses.values()),
             "seconds": list(self.seconds()),
@@ -541,9 +499,8 @@ class Course:
             "job_started": self.job_started,
         }
 
-    def go_on_from(self, state: Optional[Mapping[str, Any]], ignored: Optional[str]) -> None:
-        """See `Job.resume`. What follows is another process's, which compiles anew. Raises
-        InputError."""
+    def go_on_from(self, state: Mapping[str, Any] | None, ignored: str | None) -> None:
+        """See `Job.resume`. What follows compiles anew. Raises InputError."""
         self.checkpoints = CheckpointRecord(0, 0.0, ignored)
         if state is None:
             return
@@ -570,26 +527,24 @@ class Course:
 
 
 class LoaderSteps:
-    """``for batch in job.steps(loader):`` each iteration is a step, or part of one.
-
-    It has the loader's length and attributes. Where the loop says itself what a step is
-    (`job.step()` inside), that is what counts, together with the wait for its batch.
-    """
+    """``for batch in job.steps(loader):`` each iteration is a step, or part of one. It has the
+    loader's length and attributes. Where the loop has `job.step()` inside, that is the step, with
+    the wait for its batch."""
 
     def __init__(
-        self, loader: Any, job: Job, course: Course, *, accumulate: int, drops: bool
+        self, loader: Any, job: Job, loop: TrainingLoop, *, accumulate: int, drops: bool
     ) -> None:
         """`accumulate` iterations are one step. `drops`: a smaller last batch is left out."""
         if accumulate < 1:
             raise InputError(f"job.steps(accumulate={accumulate}), expected 1 or more")
         self._loader = loader
-        self._course = course
-        self.failures = course.failures
+        self._loop = loop
+        self.failures = loop.failures
         self._job = job
         self._accumulate = accumulate
         self._drops = drops
         self._sizes = BatchSizes(getattr(loader, "batch_size", None))
-        self._size: Optional[int] = None
+        self._size: int | None = None
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -598,14 +553,14 @@ class LoaderSteps:
         return getattr(self._loader, name)
 
     def __iter__(self) -> Iterator[Any]:
-        course, batches, taken = self._course, self._whole_batches(), 0
+        loop, batches, taken = self._loop, self._whole_batches(), 0
         while True:
-            if not course.in_step:
-                course.begin(assumed=True)
+            if not loop.in_step:
+                loop.begin(assumed=True)
                 taken = 0
-            course.begin_wait()
+            loop.begin_wait()
             batch = next(batches, _END)
-            course.end_wait()
+            loop.end_wait()
             if batch is _END:
                 self._leave(whole=taken > 0)
                 return
@@ -616,31 +571,33 @@ class LoaderSteps:
                     self._leave(whole=True)  # `break`: mostly after the last step's work
                 raise
             taken += 1
-            if course.in_step and taken >= self._accumulate and course.failures.broken is None:
+            if loop.in_step and taken >= self._accumulate and loop.failures.broken is None:
                 # An iteration without a loss was no step, as where the script skips a batch. In the
                 # first step it is a mistake in the script, which ending the step names.
-                if course.losses.current is not None or not course.own_step:
-                    course.end()
+                if loop.losses.current is not None or not loop.process_step:
+                    loop.end()
                     continue
-                course.abandon()
+                loop.abandon()
                 self._job.note(
                     "An iteration of the loop over job.steps(loader) had no loss, after "
-                    f"{course.step} steps for the first time: such iterations, whose batch the "
+                    f"{loop.step} steps for the first time: such iterations, whose batch the "
                     "script skips, count as no steps."
                 )
 
     def _leave(self, *, whole: bool) -> None:
         """The loop is over. A step is under way if it had a loss by then."""
-        if whole and self._course.in_step and self._course.losses.current is not None:
-            self._course.end()
+        if whole and self._loop.in_step and self._loop.losses.current is not None:
+            self._loop.end()
         else:
-            self._course.abandon()
+            self._loop.abandon()
 
     def _whole_batches(self) -> Iterator[Any]:
         """The loader's batches, without a last one that is smaller than the first."""
         self._size = None
         endless = self._loader is None
-        batches = itertools.repeat(None) if endless else iter(self._job.brought(self._loader))
+        batches = (
+            itertools.repeat(None) if endless else iter(self._job.device_batches(self._loader))
+        )
         for batch in batches:
             smaller = self._smaller(batch) if self._size is None or self._drops else None
             following = batch if smaller is None else next(batches, _END)
@@ -648,7 +605,7 @@ class LoaderSteps:
                 self._job.note(
                     f"The last batch of the loader has {smaller} examples and the others have "
                     f"{self._size}: it was left out, in every arm, since it would be a graph of "
-                    "its own; set drop_last=True in the DataLoader, or say "
+                    "its own; set drop_last=True in the DataLoader, or use "
                     "job.steps(loader, ragged='keep')."
                 )
                 return
@@ -657,12 +614,12 @@ class LoaderSteps:
                 yield following
 
     @harmless
-    def _smaller(self, batch: Any) -> Optional[int]:
+    def _smaller(self, batch: Any) -> int | None:
         """The size of a batch that is smaller than the first one."""
         size = self._sizes.of(batch)
         if self._size is None and size is not None:
             self._size = size
-            self._course.batch_size = self._course.batch_size or size
+            self._loop.batch_size = self._loop.batch_size or size
         return size if size is not None and self._size is not None and size < self._size else None
 
 
@@ -673,17 +630,14 @@ _DEEPEST = 4  # levels of a batch that are looked at: objects may refer to each 
 
 
 class BatchSizes:
-    """How many examples the batches of a loader have.
-
-    Most are tensors with a row for each example, or hold such. Others are lists with an item for
-    each, whose tensors have lengths of their own. A loader that `declared` a size shows which.
-    """
+    """How many examples a loader's batches have: the rows of a tensor, or a list's items where
+    tensors have lengths of their own; the size that the loader `declared` shows which."""
 
     def __init__(self, declared: Any = None) -> None:
         self._declared = declared if type(declared) is int else None
-        self._place: Optional[_Place] = None
+        self._place: _Place | None = None
 
-    def of(self, batch: Any) -> Optional[int]:
+    def of(self, batch: Any) -> int | None:
         """None where nothing shows it."""
         if self._place is not None:  # known: this is part of every step
             try:
@@ -708,12 +662,12 @@ def _length(value: Any, place: _Place) -> int:
     return len(value) if shape is None else int(shape[0])
 
 
-def batch_size_of(batch: Any) -> Optional[int]:
+def batch_size_of(batch: Any) -> int | None:
     """The length of the first tensor or array in a batch; None where there is none."""
     return BatchSizes().of(batch)
 
 
-def _lengths(value: Any, place: _Place = ()) -> Iterator[Tuple[_Place, int, bool]]:
+def _lengths(value: Any, place: _Place = ()) -> Iterator[tuple[_Place, int, bool]]:
     """Where each tensor, array and list of a batch is, its length, and whether it is no list."""
     shape = getattr(value, "shape", None)
     if shape is not None:

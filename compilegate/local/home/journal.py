@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.model import Scalar
-from compilegate.execution.failure import StepFailure
-from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import try_lock, write_json
 from compilegate.local.errors import ExecutionError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.job.errors import killed_by
 from compilegate.job.files import NO_SPACE
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables

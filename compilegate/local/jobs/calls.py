@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from compilegate.document.model import OutputParameter, matches
 from compilegate.document.reading import refuse_constant
-from compilegate.execution.failure import StepFailure
+from compilegate.execution.result import StepFailure
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import StepRequestError
 from compilegate.local.jobs.attempt import AttemptResult

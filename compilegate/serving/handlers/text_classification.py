@@ -38,8 +38,8 @@ def input_fn(body: Any, content_type: str) -> list[str]:
     if content_type != "application/json":
         allowed = ", ".join(CONTENT_TYPES)
         raise ValueError(f"content type {content_type!r} is not supported, allowed: {allowed}")
-    said = json.loads(text)
-    inputs = said.get("inputs") if isinstance(said, dict) else said
+    request = json.loads(text)
+    inputs = request.get("inputs") if isinstance(request, dict) else request
     documents = [inputs] if isinstance(inputs, str) else inputs
     if not isinstance(documents, list):
         raise ValueError('the request has no documents, allowed: {"inputs": ["a document", ...]}')
@@ -79,8 +79,8 @@ def output_fn(prediction: list[dict[str, float]], accept: str) -> str:
     return json.dumps(answers)
 
 
-def _document(said: Any) -> str:
-    document = said.get("inputs") if isinstance(said, dict) else said
+def _document(entry: Any) -> str:
+    document = entry.get("inputs") if isinstance(entry, dict) else entry
     if not isinstance(document, str):
-        raise ValueError(f"a document is {type(said).__name__}, allowed: text")
+        raise ValueError(f"a document is {type(entry).__name__}, allowed: text")
     return document

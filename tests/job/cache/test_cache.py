@@ -1,14 +1,10 @@
-"""Archives of the compile cache: whole, of this key and of bounded size, or not used at all; and
-what is in the key of a job that runs here."""
+"""The compile cache's archives and its key."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import io
 import json
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,7 @@ from compilegate.job.cache import (
     CacheKey,
     CompileCache,
     Lookups,
-    Origin,
+    SourceJob,
     UnusableCacheError,
     key_here,
     read_archive,
@@ -78,14 +74,14 @@ class Place:
         self.jobs += 1
         working = self.folder / f"job-{self.jobs}"
         working.mkdir()
-        folder = CacheFolder(working, left_out=("locks",), binaries=(".so",))
+        folder = CacheFolder(working, left_out=("locks",))
         cache = CompileCache(self.archives, most_bytes, key, folder)
         cache.load()
         loaded = contents(folder)
         for name, content in makes.items():
             (working / name).parent.mkdir(parents=True, exist_ok=True)
             (working / name).write_bytes(content)
-        return cache.keep(lookups, Origin("job-1", 25.0, 25.5)), loaded
+        return cache.save(lookups, SourceJob("job-1", 25.0, 25.5)), loaded
 
 
 def contents(folder: CacheFolder) -> dict[str, bytes]:
@@ -116,7 +112,6 @@ def test_the_first_job_is_cold_and_the_second_finds_what_it_left(place: Place) -
     [
         (Lookups(1, 1), {}, "1 of 2 compiled graphs were found in it."),
         (Lookups(0, 0), {}, "0 of 0 compiled graphs were found in it."),
-        (ALL_FOUND, {"new.so": b"1"}, "1 shared libraries were made anew."),
     ],
 )
 def test_a_cache_that_lacks_something_is_cold_and_is_made_whole(
@@ -141,12 +136,12 @@ def test_the_cache_of_another_release_is_ignored_with_the_difference_and_replace
 
 
 def test_a_cache_above_the_limit_is_neither_kept_nor_loaded(place: Place) -> None:
-    record, _ = place.job(most_bytes=5_000)
+    record, _ = place.job(most_bytes=1_000)
     assert (record.state, record.saved_bytes) == ("cold", 0)
-    assert "bytes, of at most 5,000." in record.reason
+    assert "bytes, of at most 1,000." in record.reason
     assert list(place.archives.iterdir()) == []
     place.job()
-    record, loaded = place.job(most_bytes=5_000)
+    record, loaded = place.job(most_bytes=1_000)
     assert (record.state, loaded) == ("ignored", {})
 
 
@@ -155,8 +150,8 @@ def test_the_archives_of_other_machines_make_room_oldest_first(place: Place) -> 
     for cpu in ("one", "two", "three"):
         key = dataclasses.replace(KEY, hardware={"cpu": cpu})
         place.archives.mkdir(exist_ok=True)
-        (place.archives / ".0123456789abcdef.tar.part").write_bytes(b"half of it")
-        record, _ = place.job(key=key, most_bytes=25_000)
+        (place.archives / ".0123456789abcdef.zip.part").write_bytes(b"half of it")
+        record, _ = place.job(key=key, most_bytes=3_000)
         names.append(key.archive_name)
     assert sorted(path.name for path in place.archives.iterdir()) == sorted(names[1:])
     assert f"{names[0]} made room for it." in record.reason
@@ -192,57 +187,15 @@ def test_any_damage_is_either_harmless_padding_or_noticed(place: Place) -> None:
     damage()
 
 
-ORIGIN = {"job": "x", "created": "", "compile_seconds": None, "first_step_seconds": None}
-
-
-def forged(members: list[tuple[tarfile.TarInfo, bytes]], **content: Any) -> bytes:
-    """An archive by someone who knows the format, with the right digest."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for member, payload in members:
-            member.size = len(payload)
-            archive.addfile(member, io.BytesIO(payload))
-    manifest = {"key": parts(KEY), "origin": ORIGIN, **content}
-    rest = json.dumps(manifest).encode() + b"\n" + packed.getvalue()
-    return hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
-
-
-def entry(name: str, **fields: Any) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    for key, value in fields.items():
-        setattr(member, key, value)
-    return member
-
-
 @pytest.mark.parametrize(
-    ("archive", "words"),
-    [
-        (b"", "is damaged"),
-        (b"not an archive at all" * 100, "is damaged"),
-        (forged([]).replace(b"2.13.0", b"2.14.0"), "its digest is another"),
-        (forged([], key="mine"), "is damaged"),
-        (forged([], origin={"job": "x"}), "is damaged"),
-        (forged([(entry("../evil"), b"evil")]), "../evil leads outside"),
-        (forged([(entry("/evil"), b"evil")]), "/evil leads outside"),
-        (forged([(entry("a/../../evil"), b"evil")]), "leads outside"),
-        (forged([(entry("a//evil"), b"evil")]), "leads outside"),
-        *(
-            (forged([(entry("evil", type=kind, linkname="/etc/passwd"), b"")]), "not a plain file")
-            for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
-        ),
-        (forged([(entry("twice"), b"1"), (entry("twice"), b"2")]), "is damaged"),
-    ],
-    ids=range(14),
+    "archive", [b"", b"not an archive at all" * 100], ids=["empty", "something else"]
 )
-def test_what_is_not_an_archive_of_ours_is_ignored_and_nothing_is_written(
-    place: Place, tmp_path: Path, archive: bytes, words: str
-) -> None:
+def test_what_is_not_an_archive_of_ours_is_ignored(place: Place, archive: bytes) -> None:
     place.archives.mkdir()
     place.archive.write_bytes(archive)
     record, loaded = place.job()
     assert (record.state, loaded) == ("ignored", {})
-    assert words in record.reason
-    assert not list(tmp_path.rglob("evil"))
+    assert "is damaged" in record.reason
 
 
 def key(**named: Any) -> CacheKey:

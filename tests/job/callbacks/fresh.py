@@ -18,13 +18,13 @@ LIBRARIES = [
 ]
 
 
-def environment(folder: Path, told: dict[str, Any], **variables: str) -> dict[str, str]:
+def environment(folder: Path, config: dict[str, Any], **variables: str) -> dict[str, str]:
     """Of a process that is such a job, started by a workload."""
     return {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parents[3]),
         "OMP_NUM_THREADS": "1",
-        "COMPILEGATE_JOB": json.dumps(told),
+        "COMPILEGATE_JOB": json.dumps(config),
         "SM_MODEL_DIR": str(folder / "model"),
         "SM_OUTPUT_DATA_DIR": str(folder),
         **variables,
@@ -33,7 +33,7 @@ def environment(folder: Path, told: dict[str, Any], **variables: str) -> dict[st
 
 def in_job(folder: Path, train: Callable[..., Any], **arguments: Any) -> Any:
     """What `train` returns as the job whose model and evidence are left in `folder`; its exception
-    where it fails. `arguments` may have `told`, fields of `compilegate.job.Told`."""
+    where it fails. `arguments` may have `config`, fields of `job.JobConfig`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LIBRARIES)
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -47,9 +47,13 @@ def _run(folder: Path, train: Callable[..., Any], arguments: dict[str, Any]) -> 
     torch.set_num_threads(1)
     from compilegate import job  # noqa: PLC0415
 
-    told = {"compiler": "eager", "speed_probe_seconds": 0.0, "alone": True}
-    told.update(arguments.pop("told", {}))
-    job.start(told=job.Told(job="job-1", arm="arm", model=folder / "model", output=folder, **told))
+    config = {"compiler": "eager", "speed_probe_seconds": 0.0, "alone": True}
+    config.update(arguments.pop("config", {}))
+    job.start(
+        config=job.JobConfig(
+            job="job-1", arm="arm", model=folder / "model", output=folder, **config
+        )
+    )
     result = train(**arguments)
     job.finish()
     return result

@@ -54,7 +54,7 @@ def train(when: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_model_is_compiled_before_it_is_prepared_or_after(when: str, tmp_path: Path) -> None:
-    in_job(tmp_path, train, told={**COMPILED, "precision": "bf16"}, when=when)
+    in_job(tmp_path, train, config={**COMPILED, "precision": "bf16"}, when=when)
     found = read_evidence(tmp_path / "evidence")
     compiler, parity = found.evidence.compiler, found.evidence.parity
     assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
@@ -62,5 +62,5 @@ def test_a_model_is_compiled_before_it_is_prepared_or_after(when: str, tmp_path:
     assert (parity.precision, parity.obstacle) == ("bf16", None)
     assert len(found.steps.loss) == 3 * 3  # two batches of four a step
     assert set(load_file(tmp_path / "model" / "model.safetensors")) == {
-        *("0.weight", "0.bias", "2.weight", "2.bias"),
+        *("0.weight", "0.bias", "2.weight", "2.bias")
     }

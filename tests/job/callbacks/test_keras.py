@@ -21,7 +21,7 @@ TENSORFLOW = ["tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy", "safetensors"]
 
 
 def test_a_training_is_timed_and_judged_by_its_last_validation(tmp_path: Path) -> None:
-    history = in_job(tmp_path, train, told={"batch_size": 8})
+    history = in_job(tmp_path, train, config={"batch_size": 8})
     found = read_evidence(tmp_path / "evidence")
     assert found.evidence.metrics["val_accuracy"] == pytest.approx(history["val_accuracy"][-1])
     # The loss of each step, of which Keras says the mean over each epoch's five.
@@ -32,13 +32,13 @@ def test_a_training_is_timed_and_judged_by_its_last_validation(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("compiler", "sentence"),
-    [("inductor", "Keras compiles by XLA; say compiler = .xla."), ("xla", "Keras runs on torch")],
+    [("inductor", "Keras compiles by XLA; set compiler = .xla."), ("xla", "Keras runs on torch")],
 )
 def test_an_arm_that_keras_cannot_compile_is_refused(
     compiler: str, sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CompilegateError, match=sentence):
-        in_job(tmp_path, train, told={"compiler": compiler, "batch_size": 8})
+        in_job(tmp_path, train, config={"compiler": compiler, "batch_size": 8})
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +58,10 @@ def tensorflow() -> Path:
 def test_on_tensorflow_xla_compiles_where_the_arm_says_so(
     compiler: str, tensorflow: Path, tmp_path: Path
 ) -> None:
-    told = {"job": "job-1", "arm": "arm", "compiler": compiler, "batch_size": 8}
+    config = {"job": "job-1", "arm": "arm", "compiler": compiler, "batch_size": 8}
     subprocess.run(
         [tensorflow, "-m", "tests.job.callbacks.keras_training"],
-        env=environment(tmp_path, told, KERAS_BACKEND="tensorflow"),
+        env=environment(tmp_path, config, KERAS_BACKEND="tensorflow"),
         check=True,
     )
     found = read_evidence(tmp_path / "evidence")

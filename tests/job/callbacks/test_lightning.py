@@ -46,7 +46,7 @@ def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
     said = in_job(
         tmp_path,
         train,
-        told={**COMPILED, "precision": "bf16", "batch_size": 4},
+        config={**COMPILED, "precision": "bf16", "batch_size": 4},
         precision="bf16-mixed",
         accumulate_grad_batches=2,
         val_check_interval=3,
@@ -64,7 +64,7 @@ def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
 
 def test_compiled_modules_and_examples_may_be_named_by_functions(tmp_path: Path) -> None:
     functions = {"compile": parts, "examples": of_batch}
-    in_job(tmp_path, train, told=COMPILED, module=TwoParts, callback=functions)
+    in_job(tmp_path, train, config=COMPILED, module=TwoParts, callback=functions)
     found = read_evidence(tmp_path / "evidence")
     compiler = found.evidence.compiler
     assert (compiler.graphs, compiler.recompilations) == (2, 0)
@@ -81,12 +81,12 @@ def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"module": TwoParts}, "parameters .encoder, decoder.; say which are compiled"),
+        ({"module": TwoParts}, "parameters .encoder, decoder.; choose which are compiled"),
         (
-            {"told": {"precision": "bf16", "alone": False}},
+            {"config": {"precision": "bf16", "alone": False}},
             "the job's precision is bf16, and the Trainer's is fp32",
         ),
-        ({"told": {"batch_size": 8}}, "the job's batch_size is 8, and the loader's is 4"),
+        ({"config": {"batch_size": 8}}, "the job's batch_size is 8, and the loader's is 4"),
     ],
 )
 def test_what_cannot_be_judged_is_said_where_it_happens(
@@ -98,14 +98,14 @@ def test_what_cannot_be_judged_is_said_where_it_happens(
 
 @pytest.mark.long
 def test_a_sharded_model_is_trained_compiled_and_saved_whole(tmp_path: Path) -> None:
-    told = {**COMPILED, "job": "job-1", "arm": "arm", "batch_size": 4, "seed": 0}
+    config = {**COMPILED, "job": "job-1", "arm": "arm", "batch_size": 4, "seed": 0}
     subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"),
             *("--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0"),
             *("-m", "tests.job.callbacks.lightning_training"),
         ],
-        env=environment(tmp_path, told),
+        env=environment(tmp_path, config),
         cwd=tmp_path,
         check=True,
     )

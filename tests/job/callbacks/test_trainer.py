@@ -27,7 +27,7 @@ def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Pat
     said = in_job(
         tmp_path,
         train,
-        told=COMPILED,
+        config=COMPILED,
         eval_strategy="steps",
         eval_steps=2,
         save_strategy="steps",
@@ -54,7 +54,7 @@ def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Pat
 
 @pytest.mark.long
 def test_under_autocast_the_probe_compares_in_the_trainers_precision(tmp_path: Path) -> None:
-    in_job(tmp_path, train, told={**COMPILED, "precision": "bf16"}, bf16=True, max_steps=4)
+    in_job(tmp_path, train, config={**COMPILED, "precision": "bf16"}, bf16=True, max_steps=4)
     found = read(tmp_path).evidence
     assert (found.parity.precision, found.parity.obstacle) == ("bf16", None)
     assert (found.compiler.ran, found.compiler.recompilations) == (True, 0)
@@ -62,7 +62,7 @@ def test_under_autocast_the_probe_compares_in_the_trainers_precision(tmp_path: P
 
 @pytest.mark.long
 def test_texts_padded_to_the_longest_are_named_with_the_fix(tmp_path: Path) -> None:
-    in_job(tmp_path, train, told=COMPILED, longest=9, rows=16, max_steps=4, seed=3)
+    in_job(tmp_path, train, config=COMPILED, longest=9, rows=16, max_steps=4, seed=3)
     found = read(tmp_path).evidence
     assert found.compiler.recompilations > 0
     assert any("padding='max_length'" in note for note in found.notes)
@@ -100,7 +100,7 @@ def test_a_precision_that_nobody_declared_is_the_script_s_own(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("told", "settings", "sentence"),
+    ("config", "settings", "sentence"),
     [
         ({"batch_size": 8}, {}, "batch_size is 8, and the Trainer's per_device_train_batch_size"),
         ({"learning_rate": 0.5}, {}, "the job's learning_rate is 0.5, and the Trainer's is 0.01"),
@@ -116,13 +116,13 @@ def test_a_precision_that_nobody_declared_is_the_script_s_own(tmp_path: Path) ->
         (
             {},
             {"several": True, "eval_strategy": "steps", "eval_steps": 1},
-            r"several data sets \(eval_first, eval_second\).*say which",
+            r"several data sets \(eval_first, eval_second\).*choose it",
         ),
     ],
 )
 def test_what_cannot_be_judged_is_said_where_it_happens(
-    told: dict[str, Any], settings: dict[str, Any], sentence: str, tmp_path: Path
+    config: dict[str, Any], settings: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CompilegateError) as raised:
-        in_job(tmp_path, train, told=told, **{"max_steps": 2, **settings})
+        in_job(tmp_path, train, config=config, **{"max_steps": 2, **settings})
     assert re.search(sentence, str(raised.value))

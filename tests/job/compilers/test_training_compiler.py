@@ -1,18 +1,14 @@
 """Training Compiler proves that it is on, or the job ends with the reason.
 
 The compiler itself is in AWS's images only, and never ran here: what is tested is what is checked
-of it, and what becomes of its log lines.
+of it.
 """
 
 from __future__ import annotations
 
-import io
-import logging
-import sys
-
 import pytest
 
-from compilegate.job.compilers.aws import debug_mode, overhear, require_configured
+from compilegate.job.compilers.aws import debug_mode, require_configured
 from compilegate.job.errors import CompilerError
 
 CONFIGURED, PARAMETERS = "SM_TRAINING_COMPILER_CONFIGURED", "SM_FRAMEWORK_PARAMS"
@@ -33,24 +29,3 @@ def test_debug_mode_is_read_as_the_toolkit_writes_it() -> None:
         assert debug_mode({PARAMETERS: parameters})
     for parameters in (f'{{"{name}":false}}', "{}", "", "not JSON"):
         assert not debug_mode({PARAMETERS: parameters})
-
-
-def test_the_compiler_s_lines_are_kept_and_everything_still_reaches_the_log() -> None:
-    """The image's module makes its own logger, with a handler on standard output as it is then."""
-    log, logger = io.StringIO(), logging.getLogger("test_training_compiler")
-    logger.setLevel(logging.INFO)
-    with overhear(log) as heard:
-        handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))
-        logger.addHandler(handler)
-        print("Found configuration for Training Compiler")
-        logger.info("Configuring SM Training Compiler... ")
-        logger.info("something else")
-    logger.info("later")
-    logger.removeHandler(handler)
-    assert heard == [
-        "Found configuration for Training Compiler",
-        "[INFO] Configuring SM Training Compiler...",
-    ]
-    assert log.getvalue().splitlines()[-2:] == ["[INFO] something else", "[INFO] later"]
-    assert sys.stdout is not log

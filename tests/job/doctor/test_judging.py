@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from compilegate.job.compilers import declarations
-from compilegate.job.compilers.declaration import usable
+from compilegate.job.compilers.declaration import usable_backends
 from compilegate.job.doctor.needs import NEEDS, Facts, TorchDevice, examination_of, text_of
 
 A10G = "NVIDIA A10G, compute capability 8.6, 23028 MiB"
@@ -46,13 +45,13 @@ def runs(facts: Facts) -> dict[str, str | None]:
 
 def test_every_compiler_of_the_catalog_and_every_backend_is_judged_by_needs_that_exist() -> None:
     assert set(runs(CPU)) == {name for name in declarations() if name != "torch-compile"} | {
-        f"torch-compile, {each.name}" for each in usable() if each.name != "inductor"
+        f"torch-compile, {each.name}" for each in usable_backends() if each.name != "inductor"
     }
     known = {name for name, *_ in NEEDS}
     for each in declarations().values():
         assert set(each.needs) <= known
         assert "torch" in each.needs
-    assert {need for each in usable() for need in each.needs} <= known
+    assert {need for each in usable_backends() for need in each.needs} <= known
 
 
 def test_a_machine_compiles_for_what_it_has() -> None:
@@ -115,18 +114,3 @@ def test_a_trial_is_the_state_of_its_compiler() -> None:
     assert "inductor                    FAILED on the cpu: CompilerError: no" in text_of(
         examination_of(facts)
     )
-
-
-@pytest.mark.parametrize("facts", [CPU, GPU, *(facts for facts, *_ in LACKING)])
-def test_whatever_is_found_each_lack_comes_with_an_instruction(facts: Facts) -> None:
-    found = examination_of(replace(facts, free_disk_bytes=0))
-    for finding in found.compilers:
-        assert (finding.runs_on is None) == bool(finding.lacks)
-        assert len(set(finding.lacks)) == len(finding.lacks)
-    for what, do in (*(each for one in found.compilers for each in one.lacks), *found.remarks):
-        assert what
-        assert not what.endswith(".")
-        assert do[0].isupper()
-        assert do.endswith(".")
-    assert max(map(len, text_of(found).splitlines())) <= 100
-    json.dumps(found.document, allow_nan=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
+from compilegate.job.launch.supervisor import PrintedMetrics, printed_speed
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')
 def test_each_ending_of_the_table(tmp_path: Path, source: str, ending: Ending) -> None:
     """A candidate's is evidence, and its job ends well. Compiled code is not trusted again after a
     death that it may have caused."""
-    archive = tmp_path / "machine.tar"
+    archive = tmp_path / "machine.zip"
     archive.write_bytes(b"code")
     variables = {
         "COMPILEGATE_TIME_LIMIT": "4" if ending is endings.TIME_LIMIT else "600",

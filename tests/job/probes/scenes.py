@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -30,6 +32,13 @@ class Plain(Compiler):
 
     def graphs(self) -> int:
         return self.counted
+
+
+def states() -> list[bytes]:
+    """Those of all random generators."""
+    kind, keys, place, *rest = np.random.get_state(legacy=True)
+    of_numpy = repr((kind, keys.tolist(), place, rest)).encode()
+    return [repr(random.getstate()).encode(), of_numpy, bytes(torch.get_rng_state().tolist())]
 
 
 def bits(tensor: Tensor) -> tuple[Any, ...]:
@@ -223,7 +232,7 @@ def loss_of(output: Any) -> Tensor:
 
 def capture(part: Compiled, step: int, arguments: Batch) -> Any:
     """A call as a job makes and keeps it."""
-    call = part.keep_call(step, arguments, {})
+    call = part.capture_call(step, arguments, {})
     output = part.compiled(*arguments)
     await_cotangents(call, output)
     return output

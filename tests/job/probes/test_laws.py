@@ -37,8 +37,7 @@ from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import norm, scales
 from compilegate.job.probes.replay import Replay
 from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed
-from tests.job.every_call import states
-from tests.job.probes.scenes import Plain, backend, bits, capture, captured
+from tests.job.probes.scenes import Plain, backend, bits, capture, captured, states
 
 EXAMPLES = int(os.environ.get("COMPILEGATE_LAWS", "0"))
 WIDTH, BATCH = 4, 6
@@ -410,7 +409,7 @@ def test_an_error_of_ours_leaves_the_numbers_of_the_training(
             with Failing(at):
                 probe_parity([part], compiler=Plain(), folder=tmp_path)
         with Failing(1 + at % 3 if next(calls) == in_call else 0):
-            call = part.keep_call(step, arguments, {})
+            call = part.capture_call(step, arguments, {})
         output = part.compiled(*arguments)
         await_cotangents(call, output)
         return output

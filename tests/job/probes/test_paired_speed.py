@@ -19,11 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from compilegate.job.compilers.compiler import Eager
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
 from compilegate.job.machine.world import World
-from compilegate.job.probes.capture import Compiled, brought_back, set_aside
-from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed, seconds_allowed
-from compilegate.job.script.told import Baseline
-from tests.job.every_call import states
-from tests.job.probes.scenes import Plain, backend, bits, captured
+from compilegate.job.probes.capture import Compiled
+from compilegate.job.probes.speed import LEAST_PAIRS, Side, probe_speed
+from compilegate.job.script.config import Baseline
+from tests.job.probes.scenes import Plain, backend, bits, captured, states
 from tests.job.script import jobs
 
 BATCH, CLASSES, FEATURES = 6, 3, 8
@@ -206,19 +205,6 @@ def test_all_captured_steps_are_taken_in_turn() -> None:
     assert counted[2] == counted[3] <= counted[1]
 
 
-def test_calls_that_were_set_aside_are_taken_as_they_were() -> None:
-    """What was one tensor is one again, and what wanted a gradient wants it."""
-    (first, *_) = trained().part.calls
-    rows = first.arguments[0].requires_grad_()
-    first.named = {"again": [rows]}
-    back = brought_back(set_aside(first))
-    assert back.arguments[0] is back.named["again"][0]
-    assert back.arguments[0].requires_grad
-    assert torch.equal(back.arguments[0], rows)
-    assert torch.equal(back.cotangents[""], first.cotangents[""])
-    assert back.places == ()
-
-
 def test_kept_calls_stand_for_those_of_a_step_that_were_not_kept() -> None:
     """A step that accumulates gradients over many calls still has one update."""
     script = trained(calls=2, steps=1)
@@ -274,11 +260,6 @@ def test_gradients_of_other_batch_sizes_are_those_of_the_same_examples() -> None
     timed(script, baseline=Side("eager", 2 * BATCH, "fp32"))
     sizes = sorted({float(each.norm()) for each in seen})
     assert sizes[-1] == pytest.approx(2 * sizes[0], rel=1e-4)
-
-
-def test_without_a_time_the_probe_takes_a_share_of_the_training_s() -> None:
-    found = [seconds_allowed(*each) for each in ((None, 100), (None, 1e6), (90, 100), (0, 100))]
-    assert found == [5, 60, 90, 0]
 
 
 class WholeSteps(Eager):

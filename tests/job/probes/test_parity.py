@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -21,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import Why, departing, parity_verdict
-from compilegate.job.probes.capture import Compiled, await_cotangents, same_layout
+from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import Parity, probe_parity
-from compilegate.job.probes.reference import Draw, Noting, attended, exactly
+from compilegate.job.probes.reference import Draw, DrawRecorder, attended, exactly
 from tests.job.probes.scenes import Plain, backend, captured, new_model
 
 EPSILON = 2.0**-23
@@ -47,7 +45,7 @@ def probed(
 
 def obstacle(compiled: Compiled | list[Compiled], folder: Path, compiler: Any = None) -> str:
     found = looked(compiled, folder, compiler)
-    assert (found.errors, found.search) == (None, None)
+    assert (found.errors, found.repro) == (None, None)
     return str(found.record.obstacle)
 
 
@@ -101,14 +99,6 @@ def test_an_output_that_was_cut_off_from_the_gradients_departs(tmp_path: Path) -
     assert why(errors) is Why.BEYOND
 
 
-def test_gradients_of_inputs_are_compared_where_they_are_wanted(tmp_path: Path) -> None:
-    def batch() -> tuple[Any, ...]:
-        return torch.randn(4, 3, 6), torch.zeros(4, 6).requires_grad_()
-
-    _, errors = probed(new_model("recurrent"), tmp_path, batch=batch)
-    assert "gradient of input 1" in list(errors.tensors)
-
-
 def test_a_function_is_compared_as_a_module_is(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     scale = torch.tensor(0.5)
@@ -157,7 +147,7 @@ def test_an_awkward_module_is_compared_and_left_alone(tmp_path: Path) -> None:
     model = Awkward()
     compiled = Compiled("Awkward", model, model.forward, model.forward)
     for step in range(2):
-        call = compiled.keep_call(step, (torch.randn(4, 4),), {"shift": torch.randn(4)})
+        call = compiled.capture_call(step, (torch.randn(4, 4),), {"shift": torch.randn(4)})
         call.cotangents = {
             "states.0": torch.randn(4, 4, dtype=torch.complex64),
             "states.1.0": torch.randn(4, 4),
@@ -195,27 +185,6 @@ def test_views_are_captured_as_views_which_guards_on_dynamic_shapes_look_at(tmp_
     assert compiler.graphs() == 1
 
 
-@pytest.mark.slow
-@given(st.data())
-def test_a_copy_has_the_layout_of_its_original(data: st.DataObject) -> None:
-    base = torch.arange(60.0).reshape(3, 4, 5)
-    views: dict[str, Callable[[Tensor], Tensor]] = {
-        "row": lambda each: each[1:],
-        "turned": lambda each: each.transpose(0, -1),
-        "every other": lambda each: each[..., ::2],
-        "repeated": lambda each: each[:, :1].expand(each.shape[0], 3, *each.shape[2:]),
-    }
-    view = base
-    for name in data.draw(st.lists(st.sampled_from(sorted(views)), max_size=3)):
-        view = views[name](view)
-    view = view.clone() if data.draw(st.booleans()) else view
-    assume(view.numel() > 0)
-    copy = same_layout(view)
-    assert torch.equal(copy, view)
-    assert (copy.stride(), copy._is_view()) == (view.stride(), view._is_view())
-    assert copy.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()
-
-
 # What a compiler may do, and what not.
 
 
@@ -240,7 +209,7 @@ def test_a_convolution_may_have_its_channels_last(tmp_path: Path) -> None:
     function = model.forward
     compiled = Compiled("Conv2d", model, function, with_last_channels(function))
     for step in range(4):
-        call = compiled.keep_call(step, (torch.randn(32, 8, 56, 56),), {})
+        call = compiled.capture_call(step, (torch.randn(32, 8, 56, 56),), {})
         call.cotangents = {"": torch.rand(32, 8, 56, 56)}
     errors = looked(compiled, tmp_path).errors
     assert errors is not None
@@ -354,7 +323,7 @@ def test_a_gradient_penalty_is_not_compared(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Tanh())
     compiled = Compiled("Sequential", model, model.forward, model.forward)
     inputs = torch.randn(3, 6, requires_grad=True)
-    call = compiled.keep_call(0, (inputs,), {})
+    call = compiled.capture_call(0, (inputs,), {})
     output = compiled.compiled(inputs)
     await_cotangents(call, output)
     (gradient,) = torch.autograd.grad(output.sum(), inputs, create_graph=True)
@@ -373,23 +342,8 @@ def test_an_input_that_cannot_be_copied_is_an_obstacle_to_the_probe_alone(tmp_pa
 
     model = nn.Linear(6, 2)
     compiled = Compiled("Linear", model, model.forward, model.forward)
-    compiled.keep_call(0, (Uncopied(),), {})
+    compiled.capture_call(0, (Uncopied(),), {})
     assert "one of a kind" in obstacle(compiled, tmp_path)
-
-
-class Listens(nn.LSTM):
-    def forward(self, rows: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(rows)[0]
-
-    @staticmethod
-    def batch() -> tuple[Tensor]:
-        return (torch.randn(3, 4, 6),)
-
-
-def test_an_lstm_is_compared(tmp_path: Path) -> None:
-    _, errors = probed(Listens(6, 5, 2, batch_first=True), tmp_path)
-    assert why(errors) is Why.ALIKE
-    assert "gradient of weight_hh_l1" in list(errors.tensors)
 
 
 class Experts(nn.Module):
@@ -532,7 +486,7 @@ def said(capsys: Any, compiled: Compiled | list[Compiled], folder: Path) -> str:
 def test_what_is_not_reproduced_is_no_failure(tmp_path: Path) -> None:
     compiler = backend("tests.job.probes.scenes.wrong_in_the_job")
     found = looked(captured(new_model("convolutions"), compiler), tmp_path, compiler)
-    assert found.search is not None
+    assert found.repro is not None
     record = found.collected()
     assert (record.reproduced, record.repro) == (False, None)
     assert found.errors is not None
@@ -581,7 +535,7 @@ def test_attention_that_drops_is_seen_within_a_function_of_torch(*, needs_weight
     """On a GPU float64 would draw other numbers there."""
     layer = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, device="meta")
     rows, drawn = torch.ones(2, 3, 8, device="meta"), list[Draw]()
-    with Noting(drawn):
+    with DrawRecorder(drawn):
         layer(rows, rows, rows, need_weights=needs_weights)
     assert [each.dtype for each in drawn] == [torch.float32] * needs_weights
     layer.double()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from compilegate.gate.evidence import read_evidence
-from compilegate.job import Job, Told
+from compilegate.job import Job, JobConfig
 from compilegate.job.names import EVIDENCE_FOLDER
 
 ROOT = Path(__file__).parents[3]
@@ -22,10 +22,10 @@ AOT_EAGER: dict[str, Any] = {"compiler": "torch-compile", "options": {"backend":
 ROWS = torch.linspace(-1, 1, 96).reshape(16, 6)
 
 
-def job_of(folder: Path, **told: Any) -> Job:
+def job_of(folder: Path, **config: Any) -> Job:
     where = {"model": folder / "model", "output": folder / "output"}
-    settings: dict[str, Any] = {"job": "a-job", "arm": "tried", "batch_size": 4, **where, **told}
-    return Job(Told(**settings))
+    settings: dict[str, Any] = {"job": "a-job", "arm": "tried", "batch_size": 4, **where, **config}
+    return Job(JobConfig(**settings))
 
 
 def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
@@ -61,7 +61,7 @@ def recorded(job: Job, model: Any = written) -> Any:
         job.metrics(accuracy=0.5)
     job.save(model)
     job.finish()
-    return left(job.told.output)
+    return left(job.config.output)
 
 
 def left(output: Path) -> Any:

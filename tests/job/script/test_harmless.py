@@ -12,29 +12,29 @@ from torch import nn
 from compilegate.job import Baseline, InputError, Job
 from compilegate.job.endings import NOT_MEASURED
 from compilegate.job.probes.capture import Compiled
-from compilegate.job.profiling.slowdowns import GraphLog
 from compilegate.job.script import compiled
 from compilegate.job.script.compiled import Compilation, Dispatch
-from compilegate.job.script.probing import Probes
+from compilegate.job.script.probes import Probes
 from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
+from compilegate.job.slowdowns import GraphLog
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, network, recorded, update
 
 POINTS = {
     Clock: "begin begin_wait end_wait pause resume end",
-    Losses: "saw end_step",
+    Losses: "add end_step",
     Compilation: "ready require_fresh_gradients",
     Job: "clock graphs_compiled _note_precision",
-    Dispatch: "_is_evaluated _has_room keep_no_more",
+    Dispatch: "_is_evaluated _has_room end_capture",
     compiled: "batch_size_of is_sharded observed_precision _settle await_cotangents _tensors_in",
-    Compiled: "keep_call",
+    Compiled: "capture_call",
     BatchSizes: "of",
     ExampleRows: "add",
 }
 ALL = [(owner, name) for owner, listed in POINTS.items() for name in listed.split()]
 """Without any of these a record would be wrong: the job leaves none that can be judged."""
 BESIDE = [
-    *((Probes, "compare_speed"), (Compiled, "with_calls_back")),
+    *((Probes, "compare_speed"), (Compiled, "with_calls_on_device")),
     *((GraphLog, "listen"), (Compilation, "_loaded_cache")),
 ]
 """Without these it lacks a part."""
@@ -69,10 +69,10 @@ def raising(*_: Any, **__: Any) -> None:
     raise RuntimeError("planted")
 
 
-def observed(folder: Path, **told: Any) -> tuple[Job, list[float], nn.Module]:
+def observed(folder: Path, **config: Any) -> tuple[Job, list[float], nn.Module]:
     torch.compiler.reset()
     usual = {**AOT_EAGER, "baseline": Baseline(), "speed_probe_seconds": 0.2}
-    job = job_of(folder, **{**usual, **told})
+    job = job_of(folder, **{**usual, **config})
     model = job.compile(network())
     numbers = train(model, job.steps(batches()))
     job.examples(ids=job.positions(2), labels=[0, 1], scores=[[0.5, 0.5]] * 2)
@@ -137,16 +137,16 @@ def test_a_wrong_candidate_ends_after_the_probe_with_its_evidence(tmp_path: Path
     assert ended.value.code == 0
     record = left(tmp_path / "output")
     assert record.evidence.ending == "wrong arithmetic"
-    assert "at least 8 steps" in (record.evidence.failure or "")
+    assert "ended after step 4" in (record.evidence.failure or "")
     assert record.parity.compiled.shape[0] == 4
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("told", [{"on_wrong": "go-on"}, {"alone": True}])
-def test_a_wrong_candidate_goes_on_where_it_is_told_to_and_by_hand(
-    told: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("config", [{"on_wrong": "go-on"}, {"alone": True}])
+def test_a_wrong_candidate_goes_on_where_that_is_configured_and_by_hand(
+    config: dict[str, Any], tmp_path: Path
 ) -> None:
-    job, _, model = observed(tmp_path, **WRONG, **told)
+    job, _, model = observed(tmp_path, **WRONG, **config)
     evidence = recorded(job, model).evidence
     assert evidence.recipe["steps"] == 12
     assert any("the training goes on" in each for each in evidence.notes)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.job import InputError, Job, Told
-from compilegate.job.script.steps import Course
+from compilegate.job import InputError, Job, JobConfig
+from compilegate.job.script.steps import TrainingLoop
 
 
-def new_job(**told: Any) -> Job:
+def new_job(**config: Any) -> Job:
     nowhere = Path("unused")
-    return Job(Told("job", "arm", nowhere, nowhere, **told))
+    return Job(JobConfig("job", "arm", nowhere, nowhere, **config))
 
 
 def taken(job: Job, losses: list[float]) -> Job:
@@ -76,10 +76,10 @@ def test_what_is_no_state_is_refused(state: dict[str, Any]) -> None:
 
 
 def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
-    first = Course(new_job(), log_every=50, shapes=2, started=0.0)
+    first = TrainingLoop(new_job(), log_every=50, shapes=2, started=0.0)
     for shape in ((8, 4), (8, 2), (8, 4)):
         step(first, shape)
-    second = Course(new_job(), log_every=50, shapes=2, started=0.0)
+    second = TrainingLoop(new_job(), log_every=50, shapes=2, started=0.0)
     with first.checkpoint() as state:
         second.go_on_from(json.loads(json.dumps(state)), None)
     step(second, (8, 2))
@@ -88,8 +88,8 @@ def test_steps_of_a_declared_shape_are_known_again_after_the_return() -> None:
     assert second.graphs == [0] * 4  # each process counts its own
 
 
-def step(course: Course, shape: tuple[int, ...]) -> None:
-    course.begin()
-    course.see_shapes("model", shape)
-    course.say_loss(1.0)
-    course.end()
+def step(loop: TrainingLoop, shape: tuple[int, ...]) -> None:
+    loop.begin()
+    loop.see_shapes("model", shape)
+    loop.set_loss(1.0)
+    loop.end()

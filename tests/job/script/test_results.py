@@ -1,4 +1,4 @@
-"""What a script says of its trained model, and what it is told where that is not enough."""
+"""What a script reports of its trained model, and refusals where that is not enough."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_half_precision_and_lists_are_examples_too() -> None:
         ({"ids": ["a"]}, "was given ids alone"),
         ({"ids": ["a"], "scores": [[0.5, 0.5]]}, "scores and no labels"),
         ({"ids": ["a"], "labels": [2], "scores": [[0.5, 0.5]]}, "labels from 2 to 2"),
-        ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "say logits="),
+        ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "use logits="),
         ({"ids": ["a"], "labels": [0], "scores": [0.5]}, "a column for each class"),
         ({"ids": ["a"], "labels": [0, 1], "scores": [[0.5, 0.5]]}, "1 ids and 2 labels"),
         ({"ids": ["a"], "targets": [0.5]}, "only one of targets and predictions"),
@@ -130,8 +130,8 @@ def compile_nothing(job: Job) -> None:
         (compile_nothing, "the script compiled nothing"),
         (train_on, "has changed since it was evaluated"),
         (lambda job: job.save(nn.Linear(3, 2)), "before any training step was counted"),
-        (never_save, "never said job.save\\(model\\)"),
-        (never_evaluate, "never said job.examples"),
+        (never_save, "ended without job.save\\(model\\)"),
+        (never_evaluate, "ended without job.examples"),
         (lambda job: save(job, ["weights"]), "was given a list; expected a torch module"),
         (
             lambda job: save(job, nn.ParameterDict({"w": torch.zeros(2, dtype=torch.complex128)})),
@@ -147,9 +147,9 @@ def compile_nothing(job: Job) -> None:
 def test_what_a_script_forgets_is_named_with_what_to_do(
     script: Callable[[Job], None], sentence: str, tmp_path: Path
 ) -> None:
-    told = AOT_EAGER if script is compile_nothing else {}
+    config = AOT_EAGER if script is compile_nothing else {}
     with pytest.raises(InputError, match=sentence):
-        script(job_of(tmp_path, **told))
+        script(job_of(tmp_path, **config))
 
 
 def test_a_compiled_model_that_is_never_called_in_a_step_is_noted_early_and_refused(
@@ -213,7 +213,7 @@ def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation
             )
     job.save(written)
     job.finish()
-    found = left(job.told.output).examples
+    found = left(job.config.output).examples
     assert found.ids.tolist() == [str(each) for each in range(rows)]
     assert found.labels.tolist() == labels.tolist()
     assert np.allclose(found.losses, losses)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from compilegate.job.evidence import Hindrance
+from compilegate.job.evidence import Slowdown
 from compilegate.job.evidence.record import RULES
 from tests.job.script.jobs import job_of, recorded, trained
 
@@ -52,50 +52,49 @@ def slow() -> Iterator[torch.Tensor]:
         yield batch
 
 
-def hindrances_of(
-    folder: Path, model: torch.nn.Module, batches: Batches, body: Body = plain, **told: Any
-) -> dict[str, Hindrance]:
-    job = job_of(folder, **{"parity_steps": 0, "speed_probe_seconds": 0, **told})
+def slowdowns_of(
+    folder: Path, model: torch.nn.Module, batches: Batches, body: Body = plain, **config: Any
+) -> dict[str, Slowdown]:
+    job = job_of(folder, **{"parity_steps": 0, "speed_probe_seconds": 0, **config})
     compiled = trained(job, model, batches, body, ragged="keep")
     return {each.kind: each for each in recorded(job, compiled).evidence.hindrances}
 
 
 def test_steps_that_need_nothing_and_a_smaller_last_batch_are_no_slowdown(tmp_path: Path) -> None:
     epochs = [*same(10), torch.randn(3, 8)] * 3
-    assert not hindrances_of(tmp_path, torch.nn.Linear(8, 1), epochs).keys() - {"loader"}
+    assert not slowdowns_of(tmp_path, torch.nn.Linear(8, 1), epochs).keys() - {"loader"}
 
 
 def test_a_question_in_each_step_is_recorded_with_its_line_and_a_rare_one_is_not(
     tmp_path: Path,
 ) -> None:
-    found = hindrances_of(tmp_path, torch.nn.Linear(8, 1), same(), asking())["synchronisation"]
+    found = slowdowns_of(tmp_path, torch.nn.Linear(8, 1), same(), asking())["synchronisation"]
     line = asking.__code__.co_firstlineno + 5
     assert (found.count, found.rule) == (1, RULES["synchronisation"])
     assert [each.rpartition(":")[2] for each in found.where] == [str(line)]
-    seldom = hindrances_of(tmp_path, torch.nn.Linear(8, 1), same(), asking(10))
+    seldom = slowdowns_of(tmp_path, torch.nn.Linear(8, 1), same(), asking(10))
     assert "synchronisation" not in seldom
 
 
 @pytest.mark.parametrize("steps", [3, 13, 40])
 def test_torch_is_as_it_was_afterwards(tmp_path: Path, steps: int) -> None:
     before = {name: vars(torch.Tensor).get(name) for name in ("item", "tolist", "__bool__")}
-    hindrances_of(tmp_path, torch.nn.Linear(8, 1), same(steps), asking())
+    slowdowns_of(tmp_path, torch.nn.Linear(8, 1), same(steps), asking())
     assert {name: vars(torch.Tensor).get(name) for name in before} == before
 
 
 def test_shapes_that_keep_changing_are_counted(tmp_path: Path) -> None:
     growing = [torch.randn(4, 2 + step, 8) for step in range(20)]
-    found = hindrances_of(tmp_path, torch.nn.Linear(8, 1), growing)["shapes"]
+    found = slowdowns_of(tmp_path, torch.nn.Linear(8, 1), growing)["shapes"]
     assert (found.count, found.rule) == (20, RULES["shapes"])
 
 
 @pytest.mark.slow
-def test_a_slow_loader_is_recorded_with_its_share_and_noted(tmp_path: Path) -> None:
+def test_a_slow_loader_is_recorded_with_its_share(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     evidence = recorded(job, trained(job, torch.nn.Linear(8, 1), slow())).evidence
     (found,) = (each for each in evidence.hindrances if each.kind == "loader")
     assert found.share > 0.3
-    assert any(f"{found.share:.0%}" in each for each in evidence.notes)
 
 
 @pytest.mark.slow
@@ -103,9 +102,7 @@ def test_breaks_and_recompilations_are_recorded_with_line_and_reason(tmp_path: P
     torch.compiler.reset()
     options = {"backend": "aot_eager", "dynamic_shapes": False}
     late = [*same(20), *(torch.randn(6, 8) for _ in range(10))]
-    found = hindrances_of(
-        tmp_path, Branching(8, 1), late, compiler="torch-compile", options=options
-    )
+    found = slowdowns_of(tmp_path, Branching(8, 1), late, compiler="torch-compile", options=options)
     line = Branching.forward.__code__.co_firstlineno + 2
     assert [each.rpartition(":")[2] for each in found["breaks"].where] == [str(line)]
     assert (found["breaks"].reason or "").startswith("Data-dependent branching")

@@ -140,7 +140,7 @@ def test_of_many_jobs_in_one_process_the_last_one_watches_the_losses(tmp_path: P
     """A notebook starts one after the other: watches around each other would be too deep."""
     for _ in range(sys.getrecursionlimit()):
         job = job_of(tmp_path)
-        watch_backward(job._course)
+        watch_backward(job._loop)
     with job.step():
         torch.ones((), requires_grad=True).backward()
     assert job.losses() == [1.0]
@@ -232,7 +232,7 @@ def test_the_evidence_has_the_batch_size_that_the_loader_takes(tmp_path: Path) -
     model = trained(job, nn.Linear(6, 1), DataLoader(rows, batch_size=8))
     evidence = recorded(job, model).evidence
     assert evidence.recipe["batch_size"] == 8
-    assert any("batch_size = 4" in each for each in evidence.notes)
+    assert any("batch_size is 4" in each for each in evidence.notes)
 
 
 def test_a_script_that_compiles_by_itself_is_noted(tmp_path: Path) -> None:

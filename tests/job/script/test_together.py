@@ -58,7 +58,7 @@ together = job.distributed(model)
 
 def trained(folder: Path, script: str, backend: str) -> Any:
     (folder / "train.py").write_text(BEGIN + SCRIPTS[script] + LOOP)
-    told = {
+    config = {
         "job": "a-job",
         "arm": "candidate",
         "compiler": "torch-compile",
@@ -71,7 +71,7 @@ def trained(folder: Path, script: str, backend: str) -> Any:
     run(
         folder,
         *(*launcher, "--nproc_per_node=2", "train.py"),
-        COMPILEGATE_JOB=json.dumps(told),
+        COMPILEGATE_JOB=json.dumps(config),
         SM_MODEL_DIR=str(folder / "model"),
         SM_OUTPUT_DATA_DIR=str(folder / "output"),
     )

@@ -15,10 +15,10 @@ from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, recorded, trained
 BF16 = torch.bfloat16
 
 
-def trained_in(folder: Path, how: str, **told: Any) -> Any:
+def trained_in(folder: Path, how: str, **config: Any) -> Any:
     """`how` the script has its precision: autocast "around" the call, "within" what it compiles,
     "parameters" of 16 bits, what "the job" says, or "plain" fp32."""
-    job = job_of(folder, arm="larger", speed_probe_seconds=0, **told)
+    job = job_of(folder, arm="larger", speed_probe_seconds=0, **config)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     rows = ROWS
@@ -48,7 +48,7 @@ def trained_in(folder: Path, how: str, **told: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "told", "precision", "says"),
+    ("how", "config", "precision", "says"),
     [
         ("around", {}, "bf16", ["larger", 'precision = "bf16"', "remove torch.autocast"]),
         ("around", {"alone": True}, "bf16", ['precision = "bf16"']),
@@ -64,14 +64,14 @@ def trained_in(folder: Path, how: str, **told: Any) -> Any:
     ],
 )
 def test_the_evidence_has_the_precision_of_the_steps_and_a_note_where_the_arm_has_another(
-    how: str, told: dict[str, Any], precision: str, says: list[str] | None, tmp_path: Path
+    how: str, config: dict[str, Any], precision: str, says: list[str] | None, tmp_path: Path
 ) -> None:
     """Compiled code shows nothing of it; the probe's eager calls do."""
-    evidence = trained_in(tmp_path, how, **told)
+    evidence = trained_in(tmp_path, how, **config)
     assert evidence.recipe["precision"] == precision
     around = how in ("around", "the job")
     assert evidence.recipe.get("autocast") == ("bf16" if around else None)
-    if told is AOT_EAGER:
+    if config is AOT_EAGER:
         assert (evidence.parity.precision, evidence.parity.obstacle) == (precision, None)
     notes = [each for each in evidence.notes if "this script trains" in each]
     if says is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +58,7 @@ def test_a_job_ignores_a_damaged_archive_compiles_and_replaces_it(
     evidence = cold.evidence().evidence
     cache = evidence.compile_cache
     assert (cache.state, cache.hits, cache.misses) == ("ignored", 0, 2)
-    assert ".tar was ignored: it is damaged: " in cache.reason
+    assert ".zip was ignored: it is damaged: " in cache.reason
     assert evidence.compiler.proof["cache"] == "kept"
     (archive,) = archives.iterdir()
     assert archive.stat().st_size == cache.saved_bytes > 100_000
@@ -93,25 +91,17 @@ def test_code_with_which_a_job_fails_is_left_to_no_other_job(
 
 
 def members(archive: Path, suffix: str) -> list[str]:
-    return [name for name in unpacked(archive)[1] if name.endswith(suffix)]
+    return [name for name in unpacked(archive) if name.endswith(suffix)]
 
 
-def unpacked(archive: Path) -> tuple[bytes, dict[str, bytes]]:
-    """Its manifest, and its files."""
-    with archive.open("rb") as file:
-        manifest = [file.readline(), file.readline()][1]
-        with tarfile.open(fileobj=file, mode="r:") as packed:
-            return manifest, {each.name: packed.extractfile(each).read() for each in packed}
+def unpacked(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
 
 
 def forge(archive: Path, changed: dict[str, bytes]) -> None:
-    """Replace files of an archive, and the digest that it gives of them."""
-    manifest, files = unpacked(archive)
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as packed:
-        for name, payload in {**files, **changed}.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(payload)
-            packed.addfile(member, io.BytesIO(payload))
-    rest = manifest + content.getvalue()
-    archive.write_bytes(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+    """Replace files of an archive."""
+    files = {**unpacked(archive), **changed}
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name, content in files.items():
+            packed.writestr(name, content)

@@ -21,8 +21,8 @@ from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.evidence import Evidence
 from compilegate.job.machine.accelerators import describing
 from tests.environments import ROOT
+from tests.environments.xla import QUICK_TO_COMPILE
 from tests.training.jobs.test_training_compiler_job import IMAGE
-from tests.xla_environment import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -18,8 +18,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from tests.environments import ROOT, BuildError, NotOfferedError, folder, make
-from tests.environments.interpreters import find_python
+from tests.environments import ROOT, BuildError, NotOfferedError, find_python, folder, make
 from tests.environments.light_torch import install_light
 from training.data.prepared import read_prepared
 

@@ -17,7 +17,7 @@ import pytest
 
 from compilegate.job.compilers.aws import LINES
 from tests.environments import ROOT
-from tests.xla_environment import QUICK_TO_COMPILE
+from tests.environments.xla import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -111,7 +111,6 @@ def test_where_it_is_on_the_evidence_has_its_proof_and_xlas(
     assert compiler.proof["SM_TRAINING_COMPILER_CONFIGURED"] == "1"
     # Transformers imports Accelerate, which imports torch_xla: before the job, which heard no line.
     assert compiler.proof["configured_by"] == "an earlier import"
-    assert not [name for name in compiler.proof if name.startswith("log line")]
     assert compiler.proof["debug_mode"] is True
     assert compiler.proof["executions"] == 6
     lines = [f"[torch_xla INFO] {line}" for line in LINES]

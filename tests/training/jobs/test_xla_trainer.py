@@ -18,7 +18,7 @@ from transformers import BertConfig, BertModel
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import SCRIPT_VARIABLE
-from tests.xla_environment import QUICK_TO_COMPILE
+from tests.environments.xla import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

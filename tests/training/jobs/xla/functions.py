@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from compilegate.job.compilers.xla import Xla
+from compilegate.job.probes.capture import Compiled, await_cotangents
+from compilegate.job.probes.replay import Replay
 
 
 class Model(torch.nn.Module):
@@ -45,32 +47,22 @@ def differentiable(output: Any) -> list[torch.Tensor]:
     return [] if isinstance(output, str) else [t for each in output for t in differentiable(each)]
 
 
-def replayed(function: Any, model: Model, form: str, first_alone: bool) -> list[torch.Tensor]:
-    """The outputs and the gradients of one call, with cotangents that are no ones."""
-    model.zero_grad()
-    torch.manual_seed(1)
-    values = torch.randn(5, 4, requires_grad=True)
-    outputs = differentiable(function(values, form=form, shift=0.5))
-    outputs = outputs[:1] if first_alone else outputs
-    torch.autograd.backward(outputs, [torch.randn_like(each) for each in outputs])
-    gradients = [each.grad for each in (*model.parameters(), values)]
-    return [*outputs, *(torch.zeros(1) if each is None else each for each in gradients)]
-
-
 def main() -> None:
     compiler = Xla({"step_graphs": 1})
     found = {}
     for form in ("outputs", "several", "loss", "two losses"):
-        for first_alone in (True, False):
-            model = Model()
-            eager = replayed(model.forward, model, form, first_alone)
-            compiled = compiler.compile(model.forward, model)
-            model.forward = None  # type: ignore[assignment] - as a job replaces it
-            traced = replayed(compiled, model, form, first_alone)
-            found[f"{form} {first_alone}"] = [
-                float((one - other).detach().abs().max())
-                for one, other in zip(eager, traced, strict=True)
-            ]
+        model = Model()
+        part = Compiled("Model", model, model.forward, compiler.compile(model.forward, model))
+        values = torch.randn(5, 4, requires_grad=True)
+        call = part.capture_call(0, (values,), {"form": form, "shift": 0.5})
+        output = part.eager(values, form=form, shift=0.5)
+        await_cotangents(call, output)
+        outputs = differentiable(output)
+        torch.autograd.backward(outputs, [torch.randn_like(each) for each in outputs])
+        with Replay(part, compiler) as replay:
+            eager, traced = replay.eager(call).tensors, replay.compiled(call).tensors
+        assert eager.keys() == traced.keys()
+        found[form] = [float((eager[name] - traced[name]).abs().max()) for name in eager]
     print(json.dumps(found))
 
 
