@@ -124,7 +124,7 @@ rooms: $(DEVELOPING) ## Print lines, files, commands and options by room against
 	@PYTHONPATH=. $(BIN)/python tools/rooms.py
 
 gate-proof: $(DEVELOPING) ## Judge thousands of simulated experiments by the gate; resumes where it stopped
-	@$(BIN)/python benchmarks/gate/proof.py --processes 2 --write
+	@$(BIN)/python -m benchmarks.gate --processes 2 --write
 
 ZOO := $(VENV)/.zoo
 $(ZOO): benchmarks/zoo/requirements.txt constraints.txt pyproject.toml
@@ -134,7 +134,7 @@ $(ZOO): benchmarks/zoo/requirements.txt constraints.txt pyproject.toml
 	@touch $@
 
 zoo: $(ZOO) ## Hold the parity probe against a hundred architectures; resumes where it stopped
-	@$(ZOO)/bin/python -m benchmarks.zoo --processes 2 --check $(FLAGS)
+	@$(ZOO)/bin/python -m benchmarks.zoo --processes 2 --check --write $(FLAGS)
 
 test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds in all
 	@$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
@@ -228,7 +228,7 @@ check: $(DEVELOPING) ## Lint and check types only
 format: $(DEVELOPING) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-reference: $(DEVELOPING) ## Write the references of workload files and settings, and the schema, from the types
+reference: $(DEVELOPING) ## Write the generated parts of the documents: keys, settings, schemas, tables of results
 	@$(BIN)/python tools/write_reference.py
 
 # Refuses uncommitted changes, an existing tag and an empty changelog; pushes nothing.

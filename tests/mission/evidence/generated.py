@@ -25,16 +25,15 @@ def classified(
     better: Mapping[str, float] | None = None,
     ids: Callable[[int], str] = "row-{:05d}".format,
     groups: tuple[str, Array] | None = None,
-    members: Array | None = None,
-    by_member: Mapping[str, float] | None = None,
+    members: tuple[Array, Mapping[str, float]] | None = None,
 ) -> Edit:
     """Examples of classes, with continuous scores.
 
     The label's logit is ahead by `sure` on average; every row has a difficulty of its own.
     `noise`: what the same seed's models of two arms differ by; `seed_noise`: two seeds.
     `better`: by arm, what is added to the label's logit. `groups`: a column of categories with its
-    values by row. `members`: by row, the number of what it is a part of; `by_member`: by arm, the
-    standard deviation of what each of those adds to the label's logit.
+    values by row. `members`: by row, the number of what it is a part of; and by arm, the standard
+    deviation of what each of those adds to the label's logit.
     """
 
     def edit(execution: Execution) -> None:
@@ -47,10 +46,10 @@ def classified(
             own = logits + chance(key, "seed", seed).normal(0.0, seed_noise, logits.shape)
             own += chance(key, arm, seed).normal(0.0, noise, logits.shape)
             added = np.full(rows, (better or {}).get(arm, 0.0))
-            spread = (by_member or {}).get(arm, 0.0)
-            if members is not None and spread:
-                count = int(members.max()) + 1
-                added += chance(key, arm, "members").normal(0.0, spread, count)[members]
+            if members is not None and (spread := members[1].get(arm, 0.0)):
+                numbers = members[0]
+                own_draw = chance(key, arm, "members")
+                added += own_draw.normal(0.0, spread, int(numbers.max()) + 1)[numbers]
             own[np.arange(rows), labels] += added
             _replace(job, {"ids": np.array([ids(row) for row in range(rows)]), "labels": labels})
             if groups is not None:
