@@ -112,8 +112,8 @@ def run(request: JobArguments, job: Job) -> None:
 def compiled_graph(
     hyperparameters: Hyperparameters, model: Any, lengths: Sequence[int]
 ) -> Dict[str, Scalar]:
-    """What decides the compiled graphs besides the compiler and its options; `lengths` are those
-    that steps may have."""
+    """What decides the compiled graphs besides the compiler and its options, for steps of these
+    lengths."""
     return {
         "batch_size": hyperparameters.batch_size,
         "sequence_length": lengths[0] if len(lengths) == 1 else ",".join(map(str, lengths)),

@@ -9,7 +9,8 @@ import torch
 
 from compilegate.job import SEED_LIMIT, Job, NonFiniteLossError
 from training.checkpoints import Checkpoints, RunState
-from training.data.batches import BatchSource, batches_of_run
+from training.data.batches import BatchSource
+from training.data.padding import BatchPlan
 from training.data.prepared import PreparedSplit
 from training.evaluation import scores
 from training.hyperparameters import Hyperparameters
@@ -49,8 +50,9 @@ def train(
     if checkpoints is not None:
         checkpoints.resume(job, state)
     first, every = job.steps_taken, hyperparameters.evaluate_every_epochs * length.steps_per_epoch
-    batches = batches_of_run(
-        source, hyperparameters, length, job.seed, first=first, rank=job.world.rank
+    plan = BatchPlan.of(source.split, hyperparameters, length, job.seed)
+    batches = source.training(
+        plan, first, length.steps, rank=job.world.rank, processes=length.world_size
     )
     progress = _Progress(job, hyperparameters, length)
     model.train()

@@ -14,7 +14,6 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -84,26 +83,19 @@ def prepare(
         encoder = load_pretrained(model_id, sequence_length)
     print(f"tokenizer: {encoder.vocabulary_size} tokens", flush=True)
 
-    output_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output_dir, prefix=".prepare-") as name:
-        folder = Path(name)
-        for split in SPLITS:
-            encoded = _encode(rows[split], ids[split], labels, encoder, columns.slices)
-            write_split(folder, split, encoded)
-        encoder.save(folder / TOKENIZER)
-        manifest = Manifest(
-            labels=tuple(labels),
-            counts={split: len(rows[split]) for split in SPLITS},
-            sequence_length=sequence_length,
-            vocabulary_size=encoder.vocabulary_size,
-            pad_token_id=encoder.pad_token_id,
-            digests=file_digests(folder),
-        )
-        for entry in sorted(folder.iterdir()):  # over what an earlier run left
-            target = output_dir / entry.name
-            if target.is_dir():
-                shutil.rmtree(target)
-            os.replace(entry, target)
+    shutil.rmtree(output_dir / TOKENIZER, ignore_errors=True)  # an earlier run's
+    encoder.save(output_dir / TOKENIZER)
+    for split in SPLITS:
+        encoded = _encode(rows[split], ids[split], labels, encoder, columns.slices)
+        write_split(output_dir, split, encoded)
+    manifest = Manifest(
+        labels=tuple(labels),
+        counts={split: len(rows[split]) for split in SPLITS},
+        sequence_length=sequence_length,
+        vocabulary_size=encoder.vocabulary_size,
+        pad_token_id=encoder.pad_token_id,
+        digests=file_digests(output_dir),
+    )
     write_manifest(output_dir, manifest)
     print(f"prepared data written to {output_dir}", flush=True)
     return manifest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compilegate.gate.evidence import padding_problems
 from compilegate.job.names import MOST_BUCKETS
-from training.data.batches import Batch, BatchSource, batches_of_run
+from training.data.batches import Batch, BatchSource
 from training.data.padding import (
     LEADING_ROUNDS,
     MOST_BINS,
@@ -199,7 +199,7 @@ def rows_of(batch: Batch) -> list[int]:
 def test_batches_are_the_plan_s_with_all_their_tokens(source: BatchSource, padding: str) -> None:
     plan = plan_of(TEN, 3, padding=padding, most=16)
     torch.manual_seed(5)  # torch's generator decides nothing
-    batches = list(source.training(plan, 0))
+    batches = list(source.training(plan, 0, 3))
     assert [rows_of(batch) for batch in batches] == plan.epoch(0).rows.tolist()
     for batch, length in zip(batches, plan.epoch(0).lengths.tolist(), strict=True):
         assert batch["input_ids"].shape == batch["attention_mask"].shape == (3, length)
@@ -210,7 +210,7 @@ def test_batches_are_the_plan_s_with_all_their_tokens(source: BatchSource, paddi
 
 def test_processes_share_a_step_of_one_length(source: BatchSource) -> None:
     plan = plan_of(TEN, 1, most=16, processes=2)
-    shares = [list(source.training(plan, 0, rank=rank, processes=2)) for rank in (0, 1)]
+    shares = [list(source.training(plan, 0, 5, rank=rank, processes=2)) for rank in (0, 1)]
     pairs = list(zip(*shares, strict=True))
     together = [rows_of(one) + rows_of(other) for one, other in pairs]
     assert together == plan.epoch(0).rows.tolist()
@@ -218,11 +218,12 @@ def test_processes_share_a_step_of_one_length(source: BatchSource) -> None:
 
 
 def test_a_resumed_run_takes_the_steps_that_it_would_have_taken(source: BatchSource) -> None:
-    recipe = Hyperparameters(batch_size=2, padding="buckets", epochs=3, max_steps=13)
-    length = run_length(recipe, len(TEN))
-    whole = [rows_of(each) for each in batches_of_run(source, recipe, length, 1)]
-    later = [rows_of(each) for each in batches_of_run(source, recipe, length, 1, first=7)]
+    plan = plan_of(TEN, 2, most=16)
+    whole, later = (
+        [rows_of(each) for each in source.training(plan, first, 13)] for first in (0, 7)
+    )
     assert (len(whole), later) == (13, whole[7:])
+    assert whole[5:10] == plan.epoch(1).rows.tolist()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Dict, Iterator, Tuple
 
 import numpy as np
@@ -11,8 +10,6 @@ import torch
 from compilegate.job import IntArray
 from training.data.padding import BatchPlan, document_lengths
 from training.data.prepared import PreparedSplit
-from training.hyperparameters import Hyperparameters
-from training.schedule import RunLength
 
 Batch = Dict[str, torch.Tensor]
 """The tensors of one step, by the names under which the model takes them."""
@@ -28,19 +25,19 @@ class BatchSource:
         self._labels = torch.from_numpy(split.labels).to(device)
 
     def training(
-        self, plan: BatchPlan, epoch: int, first: int = 0, *, rank: int = 0, processes: int = 1
+        self, plan: BatchPlan, first: int, steps: int, *, rank: int = 0, processes: int = 1
     ) -> Iterator[Batch]:
-        """The batches of one epoch's steps, from step number `first` on.
+        """The batches of the run's steps from number `first` up to `steps`.
 
         A step takes a batch for each process, all padded to the same length; this is the one of
         process number `rank`.
         """
         batch_size = plan.step // processes
-        steps = plan.epoch(epoch)
         own = slice(rank * batch_size, (rank + 1) * batch_size)
-        rows = torch.from_numpy(steps.rows[:, own]).to(self._labels.device)
-        for step in range(first, len(rows)):
-            yield self._padded(rows[step], int(steps.lengths[step]))
+        for each in plan.epochs(first, steps):
+            rows = torch.from_numpy(each.rows[:, own]).to(self._labels.device)
+            for row, length in zip(rows, each.lengths.tolist()):
+                yield self._padded(row, length)
 
     def evaluation(self, batch_size: int, *, by_length: bool) -> Iterator[Tuple[IntArray, Batch]]:
         """All rows once, with their numbers; the last batch may be smaller.
@@ -62,24 +59,3 @@ class BatchSource:
             "attention_mask": self._attention_mask[:, :length][rows],
             "labels": self._labels[rows],
         }
-
-
-def batches_of_run(
-    source: BatchSource,
-    hyperparameters: Hyperparameters,
-    length: RunLength,
-    seed: int,
-    *,
-    first: int = 0,
-    rank: int = 0,
-) -> Iterator[Batch]:
-    """The batch that process number `rank` takes in each step of the run, from step `first` on."""
-    plan = BatchPlan.of(source.split, hyperparameters, length, seed)
-    epoch, skipped = divmod(first, length.steps_per_epoch)
-    left = length.steps - first
-    while left > 0:
-        batches = source.training(plan, epoch, skipped, rank=rank, processes=length.world_size)
-        for batch in itertools.islice(batches, left):
-            left -= 1
-            yield batch
-        epoch, skipped = epoch + 1, 0

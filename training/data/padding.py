@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -152,12 +152,19 @@ class BatchPlan:
             return EpochSteps(rows, np.full(steps, self.most))
         return EpochSteps(rows, self.documents[rows].max(axis=1, initial=1))
 
+    def epochs(self, first: int, steps: int) -> Iterator[EpochSteps]:
+        """The steps of the run from number `first` up to `steps`, epoch by epoch."""
+        per_epoch = steps_per_epoch(len(self.documents), self.step)
+        for epoch in range(first // per_epoch, -(-steps // per_epoch)):
+            whole, start = self.epoch(epoch), epoch * per_epoch
+            part = slice(max(first - start, 0), steps - start)
+            yield EpochSteps(whole.rows[part], whole.lengths[part])
+
     def order_digest(self, steps: int) -> str:
         """sha256 of the rows of the run's first steps: equal digests, equal data order."""
         digest = hashlib.sha256()
-        per_epoch = steps_per_epoch(len(self.documents), self.step)
-        for epoch, done in enumerate(range(0, steps, per_epoch)):
-            digest.update(self.epoch(epoch).rows[: steps - done].astype("<i8").tobytes())
+        for each in self.epochs(0, steps):
+            digest.update(each.rows.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def record(self) -> PaddingRecord:

@@ -39,14 +39,10 @@ _SLICE = "slice:"
 class PreparedSplit:
     """One split, one row per document."""
 
-    input_ids: npt.NDArray[np.int32]
-    """(documents, sequence_length) token ids."""
-    attention_mask: npt.NDArray[np.int8]
-    """(documents, sequence_length) 1 where a token stands, 0 where padding does."""
-    labels: npt.NDArray[np.int64]
-    """(documents,) index into the manifest's labels."""
-    ids: npt.NDArray[np.str_]
-    """(documents,) unique identifiers that do not depend on the order of the rows."""
+    input_ids: npt.NDArray[np.int32]  # (documents, sequence_length) token ids
+    attention_mask: npt.NDArray[np.int8]  # the same shape, 1 where a token stands, 0 for padding
+    labels: npt.NDArray[np.int64]  # (documents,) index into the manifest's labels
+    ids: npt.NDArray[np.str_]  # (documents,) unique, and independent of the order of the rows
     slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     """By column name, (documents,) the category of each document."""
 
@@ -95,9 +91,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def file_digests(folder: Path) -> Dict[str, str]:
-    """sha256 of every file below a folder, by its path inside the folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+    """sha256 of every file of a data set but the manifest, by its path inside the folder."""
+    splits = [folder / f"{split}.npz" for split in SPLITS]
+    files = [*(folder / TOKENIZER).iterdir(), *splits]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
 def read_prepared(folder: Path) -> PreparedData:
@@ -107,10 +104,9 @@ def read_prepared(folder: Path) -> PreparedData:
     """
     manifest = _read_manifest(folder / MANIFEST)
     for name, expected in sorted(manifest.digests.items()):
-        path = folder / name
-        if not path.is_file():
+        if not (folder / name).is_file():
             raise InputError(f"{name} is missing from the prepared data in {folder}")
-        found = file_digest(path)
+        found = file_digest(folder / name)
         if found != expected:
             raise InputError(
                 f"{name} has sha256 {found}, but {MANIFEST} says {expected}: the prepared data "

@@ -24,7 +24,7 @@ from compilegate.gate.cost import judge_memory
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.compilers.aws import LINES
 from compilegate.job.machine.accelerators import describing
-from tests.training.conftest import ROOT, TWO, JobResult, StartJob, TrainJob, children
+from tests.training.conftest import ROOT, JobResult, StartJob, TrainJob, children
 from tests.xla_environment import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -66,19 +66,6 @@ def test_every_step_is_an_execution_of_one_graph_that_computes_what_eager_does(
     assert (record.evidence.parity.obstacle, record.evidence.parity.steps) == (None, 4)
     assert "gradient of bert.embeddings.word_embeddings.weight" in parity.tensors
     assert 0 < parity.compiled.max() < 100 * 2.0**-23
-
-
-def test_two_processes_train_what_one_does_with_gradients_that_meet_on_the_host(
-    train_job: TrainJob, xla_python: str, traced: JobResult
-) -> None:
-    record = train_job(QUICK_TO_COMPILE, python=xla_python, compiler="xla", dropout=0, **TWO).record
-    one, compiler = traced.record, record.evidence.compiler
-    np.testing.assert_allclose(record.steps.loss, one.steps.loss, rtol=1e-4)
-    np.testing.assert_allclose(record.examples.scores, one.examples.scores, atol=1e-3)
-    assert record.evidence.recipe["data_order"] == one.evidence.recipe["data_order"]
-    assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 2, 0)
-    assert compiler.proof["executions"] == 2 * len(record.steps.loss)
-    assert "by gloo, between two graphs of a step" in str(compiler.proof["gradients_averaged"])
 
 
 def test_dropout_averaging_and_bfloat16_leave_it_one_graph_and_parity_cannot_tell(
