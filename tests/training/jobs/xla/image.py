@@ -3,7 +3,6 @@ Training Compiler does."""
 
 import importlib.machinery
 import json
-import logging
 import os
 import sys
 
@@ -18,13 +17,6 @@ class AsInTheImage:
         def configure(module):
             switches = json.loads(os.environ.get("SM_FRAMEWORK_PARAMS", "{}"))
             if switches.get("sagemaker_training_compiler_enabled"):
-                log = logging.getLogger("torch_xla")
-                log.setLevel(20)
-                handler = logging.StreamHandler(sys.stdout)
-                handler.setFormatter(logging.Formatter("[%(name)s %(levelname)s] %(message)s"))
-                log.addHandler(handler)
-                for line in json.loads(os.environ["LINES"]):
-                    log.info(line)
                 os.environ["SM_TRAINING_COMPILER_CONFIGURED"] = "1"
             execute(module)
 
