@@ -91,13 +91,13 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     )
 
 
-def _options(compiler: str, texts: Mapping[str, Optional[str]]) -> Dict[str, Any]:
+def _options(compiler: str, flags: Mapping[str, Any]) -> Dict[str, Any]:
     """A value for each option of the compiler; those of other compilers do not concern it."""
     options: Dict[str, Any] = {}
     for option in declarations()[compiler].options:
-        text = texts[option.name]
+        value = flags[option.name]
         try:
-            options[option.name] = option.default if text is None else option.parsed(text)
+            options[option.name] = option.parsed(value) if isinstance(value, str) else value
         except ValueError as error:
             raise InputError(f"--{option.name}: {error}") from error
     return options
@@ -144,7 +144,9 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", **settings)
     for name, option in compiler_options().items():
         metavar = "{true,false}" if option.truth else None
-        parser.add_argument(f"--{name}", metavar=metavar, help=option.description)
+        parser.add_argument(
+            f"--{name}", default=option.default, metavar=metavar, help=option.description
+        )
     for each in dataclasses.fields(Hyperparameters):
         parser.add_argument(
             f"--{each.name}",
