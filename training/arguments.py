@@ -1,17 +1,16 @@
 """The arguments of a training job: hyperparameters by name, and SageMaker's folders.
 
-SageMaker hands every hyperparameter over as text, ``--name value``. The names are those a
-workload declares; `Hyperparameters` is what they mean.
+SageMaker passes every hyperparameter as text, ``--name value``, under the names that a workload
+declares. They become the job's config, and the little that only this program needs.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, NoReturn, Optional, Sequence
 
 from compilegate.job import (
     SEED_LIMIT,
@@ -20,384 +19,210 @@ from compilegate.job import (
     JobConfig,
     Scalar,
     file_digest,
+    names,
 )
-from compilegate.job.compilers import Option, compiler_options, declarations
-from compilegate.job.names import (
-    CHECKPOINT_SECONDS_VARIABLE,
-    CHECKPOINTS_VARIABLE,
-    COMPILE_CACHE_VARIABLE,
-    DEFAULT_CHECKPOINT_SECONDS,
-    DEFAULT_COMPILE_CACHE_MEGABYTES,
-    DEFAULT_PARITY_STEPS,
-    EVALUATION_PLACES,
-    MODEL_VARIABLE,
-    MOST_COMPILE_CACHE_MEGABYTES,
-    MOST_PARITY_STEPS,
-    MOST_PROCESSES,
-    MOST_SPEED_PROBE_SECONDS,
-    ON_FAILURE,
-    ON_WRONG,
-    OUTPUT_DATA_VARIABLE,
-    PADDINGS,
-    PREPARED_VARIABLE,
-)
+from compilegate.job.compilers import compiler_options, declarations
 from training.data.prepared import MANIFEST
 from training.hyperparameters import PRECISIONS, Hyperparameters
 
-DISTRIBUTIONS = ("none", "torchrun")
-RULES = ("none", "linear", "square-root")
-FOLDER_VARIABLES = (PREPARED_VARIABLE, MODEL_VARIABLE, OUTPUT_DATA_VARIABLE)
-
-
-@dataclass(frozen=True)
-class RateScaling:
-    """How the workload scaled the learning rate; only recorded in the evidence."""
-
-    learning_rate_rule: str = "none"
-    base_learning_rate: float = 0.0
-    """The baseline's learning rate."""
-    base_global_batch_size: int = 0
-    """How many examples a step of the baseline takes."""
-
-    def declared(self, learning_rate: float) -> Dict[str, Scalar]:
-        """Rule, base and factor; empty if there is no rule."""
-        if self.learning_rate_rule == "none":
-            return {}
-        return {
-            **dataclasses.asdict(self),
-            "learning_rate_factor": learning_rate / self.base_learning_rate,
-        }
-
-    def __post_init__(self) -> None:
-        if self.learning_rate_rule != "none" and not self.base_learning_rate > 0:
-            raise InputError(
-                f"--learning_rate_rule is {self.learning_rate_rule} and --base_learning_rate is "
-                f"{self.base_learning_rate:g}, expected the rate that it was scaled from"
-            )
-
-
-@dataclass(frozen=True)
-class Folders:
-    """Where SageMaker's container contract puts a job's input and output."""
-
-    prepared: Path
-    model: Path
-    output_data: Path
-    compile_cache: Optional[Path] = None
-    """Where the compile cache's archives are; None without a cache."""
-    checkpoints: Optional[Path] = None
-    """Where the job keeps its checkpoints; None if it keeps none."""
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Folders:
-        """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``, and
-        ``COMPILEGATE_COMPILE_CACHE`` and ``COMPILEGATE_CHECKPOINTS`` where they are set."""
-        for name in FOLDER_VARIABLES:
-            if not environment.get(name):
-                raise InputError(f"the environment variable {name} must name a folder")
-        prepared, model, output_data = (Path(environment[name]) for name in FOLDER_VARIABLES)
-        archives, checkpoints = (
-            Path(environment[name]) if environment.get(name) else None
-            for name in (COMPILE_CACHE_VARIABLE, CHECKPOINTS_VARIABLE)
-        )
-        return cls(prepared, model, output_data, archives, checkpoints)
+FOLDER_VARIABLES = (names.PREPARED_VARIABLE, names.MODEL_VARIABLE, names.OUTPUT_DATA_VARIABLE)
+NO_DISTRIBUTION = NO_RULE = "none"
 
 
 @dataclass(frozen=True)
 class JobArguments:
-    """The request for a training job: one arm, one seed."""
+    """What a training job is started with: one arm, one seed."""
 
-    name: str
-    arm: str
-    seed: int
-    compiler: str
-    on_failure: str
-    parity_steps: int
-    """Steps that the parity probe compares; zero leaves it out."""
-    compile_cache_megabytes: int
-    """How large all archives of the compile cache together may be; zero turns it off."""
-    checkpoint_seconds: float
-    """Seconds between two checkpoints, if the job keeps any."""
+    config: JobConfig
     hyperparameters: Hyperparameters
-    folders: Folders
-    on_wrong: str = ON_WRONG[0]
-    """Whether a candidate goes on whose compiled arithmetic is wrong."""
-    speed_probe_seconds: Optional[float] = None
-    """How long the paired speed probe may take; zero leaves it out. None: a share of the
-    training's time."""
-    baseline_compiler: Optional[str] = None
-    """What this arm's step is timed against; None where nobody said, as for a baseline."""
-    baseline_batch_size: Optional[int] = None
-    baseline_precision: Optional[str] = None
-    baseline_padding: Optional[str] = None
-    """Where it is not this arm's."""
-    evaluate_on: str = EVALUATION_PLACES[0]
-    """Where the trained model is evaluated, in all jobs of the workload."""
-    compiler_settings: Mapping[str, Scalar] = field(default_factory=dict)
-    """A value for each option of the compiler, by name."""
-    distribution: str = "none"
-    """What starts the processes: `torchrun`, or the job itself."""
-    processes: int = 1
-    """Processes on each machine."""
-    scaling: RateScaling = field(default_factory=RateScaling)
-
-    def __post_init__(self) -> None:
-        if self.distribution == "torchrun" and self.folders.checkpoints is not None:
-            raise InputError(
-                f"--distribution is torchrun, and {CHECKPOINTS_VARIABLE} names a folder: "
-                "checkpoints hold the state of one process; leave out one of them"
-            )
-        compiler = declarations()[self.compiler]
-        padding = self.hyperparameters.padding
-        if padding == "longest" and not compiler.serves_any_shape(self.compiler_settings):
-            option = compiler.any_shape
-            switch = f", or no --{option.name} false" if isinstance(option, Option) else ""
-            raise InputError(
-                f"--padding is longest, and compiler {self.compiler} compiles every shape anew; "
-                f"expected max or buckets{switch}"
-            )
-
-    def declared_recipe(self) -> Dict[str, Scalar]:
-        """The job's settings, as the evidence's recipe records them."""
-        return {
-            **dataclasses.asdict(self.hyperparameters),
-            **self.scaling.declared(self.hyperparameters.learning_rate),
-        }
-
-    def told(self) -> JobConfig:
-        """The request, as `compilegate.job` takes it."""
-        told, baseline = self.hyperparameters, None
-        if self.baseline_compiler is not None:
-            baseline = Baseline(
-                self.baseline_compiler,
-                self.baseline_batch_size,
-                self.baseline_precision,
-                self.baseline_padding,
-            )
-        manifest = self.folders.prepared / MANIFEST
-        return JobConfig(
-            job=self.name,
-            arm=self.arm,
-            model=self.folders.model,
-            output=self.folders.output_data,
-            seed=self.seed,
-            compiler=self.compiler,
-            options=self.compiler_settings,
-            batch_size=told.batch_size,
-            learning_rate=told.learning_rate,
-            precision=told.precision,
-            recipe=self.declared_recipe(),
-            parity_steps=self.parity_steps,
-            compile_cache_megabytes=self.compile_cache_megabytes,
-            speed_probe_seconds=self.speed_probe_seconds,
-            baseline=baseline,
-            compile_cache=self.folders.compile_cache,
-            # The manifest holds the digests of all files, which are checked when they are read.
-            data_digest=file_digest(manifest) if manifest.is_file() else None,
-            on_failure=self.on_failure,
-            on_wrong=self.on_wrong,
-            evaluate_on=self.evaluate_on,
-        )
-
-    def declared(self) -> Dict[str, Scalar]:
-        """Everything that decides the result of the job, for its digests."""
-        return {
-            "compiler": self.compiler,
-            **self.compiler_settings,
-            **self.declared_recipe(),
-        }
+    prepared: Path  # the folder of the prepared data
+    processes: Optional[int] = None  # that torchrun starts on each machine; None without torchrun
+    checkpoints: Optional[Path] = None  # the folder; None for a job without checkpoints
+    checkpoint_seconds: float = names.DEFAULT_CHECKPOINT_SECONDS  # between two checkpoints
 
 
 def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> JobArguments:
     """Read the command line and the environment. Raises InputError."""
-    told = vars(_parser().parse_args(arguments))
-    training, scaling = (
-        {each.name: told.pop(each.name) for each in dataclasses.fields(kind)}
-        for kind in (Hyperparameters, RateScaling)
+    flags = vars(_parser().parse_args(arguments))
+
+    def take(which: Iterable[str]) -> Dict[str, Any]:
+        return {name: flags.pop(name) for name in which}
+
+    for name in FOLDER_VARIABLES:
+        if not environment.get(name):
+            raise InputError(f"the environment variable {name} must name a folder")
+    prepared, model, output = (Path(environment[name]) for name in FOLDER_VARIABLES)
+    compile_cache, checkpoints = (
+        Path(environment[name]) if environment.get(name) else None
+        for name in (names.COMPILE_CACHE_VARIABLE, names.CHECKPOINTS_VARIABLE)
     )
-    compiling = {name: told.pop(name) for name in compiler_options()}
-    compiler = declarations()[told["compiler"]]
+    hyperparameters = Hyperparameters(
+        **take(each.name for each in dataclasses.fields(Hyperparameters))
+    )
+    baseline = Baseline(*take(_BASELINE).values())
+    recipe = _recipe(hyperparameters, take(_SCALING))
+    distribution, processes = take((names.DISTRIBUTION, names.PROCESSES)).values()
+    options = _options(flags["compiler"], take(compiler_options()))
+    manifest = prepared / MANIFEST
+    config = JobConfig(
+        job=environment.get("TRAINING_JOB_NAME") or f"{flags['arm']}-seed-{flags['seed']}",
+        model=model,
+        output=output,
+        options=options,
+        batch_size=hyperparameters.batch_size,
+        learning_rate=hyperparameters.learning_rate,
+        precision=hyperparameters.precision,
+        recipe=recipe,
+        baseline=baseline if baseline.compiler else None,
+        compile_cache=compile_cache,
+        # The manifest holds the digests of all files, which are checked when they are read.
+        data_digest=file_digest(manifest) if manifest.is_file() else None,
+        **flags,
+    )
     return JobArguments(
-        name=environment.get("TRAINING_JOB_NAME") or f"{told['arm']}-seed-{told['seed']}",
-        checkpoint_seconds=_checkpoint_seconds(environment),
-        hyperparameters=Hyperparameters(**training),
-        # Options of other compilers do not concern this one.
-        compiler_settings={each.name: compiling[each.name] for each in compiler.options},
-        scaling=RateScaling(**scaling),
-        folders=Folders.from_environment(environment),
-        **told,
+        config,
+        hyperparameters,
+        prepared,
+        processes=processes if distribution == names.TORCHRUN else None,
+        checkpoints=checkpoints,
+        checkpoint_seconds=float(
+            environment.get(names.CHECKPOINT_SECONDS_VARIABLE) or names.DEFAULT_CHECKPOINT_SECONDS
+        ),
     )
 
 
-def _checkpoint_seconds(environment: Mapping[str, str]) -> float:
-    text = environment.get(CHECKPOINT_SECONDS_VARIABLE) or str(DEFAULT_CHECKPOINT_SECONDS)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise InputError(
-            f"the environment variable {CHECKPOINT_SECONDS_VARIABLE} is {text!r}, expected a "
-            "number of seconds, 0 or more"
-        )
-    return seconds
+def _options(compiler: str, flags: Mapping[str, Any]) -> Dict[str, Any]:
+    """A value for each option of the compiler; those of other compilers do not concern it."""
+    options: Dict[str, Any] = {}
+    for option in declarations()[compiler].options:
+        value = flags[option.name]
+        try:
+            options[option.name] = option.parsed(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise InputError(f"--{option.name}: {error}") from error
+    return options
 
 
-class _Parser(argparse.ArgumentParser):
+def _recipe(hyperparameters: Hyperparameters, scaling: Mapping[str, Any]) -> Dict[str, Scalar]:
+    """The settings as the evidence records them, and how the workload scaled the learning rate."""
+    recipe: Dict[str, Any] = dataclasses.asdict(hyperparameters)
+    if scaling["learning_rate_rule"] == NO_RULE:
+        return recipe
+    factor = hyperparameters.learning_rate / scaling["base_learning_rate"]
+    return {**recipe, **scaling, "learning_rate_factor": factor}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are InputErrors."""
+
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (--help lists what is allowed)")
 
 
+def within(kind: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
+    """Make an argument's type: a number of this kind, from `least` to `most`."""
+
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from {least} to {most}")
+        return value
+
+    parse.__name__ = kind.__name__  # argparse names it where the text is no number
+    return parse
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="training/train.py",
         description="Trains one arm of a workload with one seed and writes the evidence.",
         epilog=f"The folders come from the environment: {', '.join(FOLDER_VARIABLES)}.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--arm", required=True, help="name of the arm, for the evidence")
-    parser.add_argument(
-        "--seed",
-        type=_whole_number(0, SEED_LIMIT - 1),
-        required=True,
-        help="of weights, order and dropout",
-    )
-    parser.add_argument(
-        "--compiler", choices=list(declarations()), default="eager", help="default: eager"
-    )
-    _add_compiler_options(parser)
-    _add_distribution(parser)
-    _add_rate_scaling(parser)
-    parser.add_argument(
-        "--on_failure",
-        choices=ON_FAILURE,
-        default="stop",
-        help="record: if the arm cannot be trained, the evidence says so and the job succeeds; "
-        "default: stop",
-    )
-    parser.add_argument(
-        "--evaluate_on",
-        choices=EVALUATION_PLACES,
-        default=EVALUATION_PLACES[0],
-        help="where the trained model is evaluated; host: where an arm's compiler keeps the "
-        f"accelerator to itself, the same in every arm; default: {EVALUATION_PLACES[0]}",
-    )
-    parser.add_argument(
-        "--parity_steps",
-        type=_whole_number(0, MOST_PARITY_STEPS),
-        default=DEFAULT_PARITY_STEPS,
-        help="steps in which compiled and eager arithmetic are compared after training; 0 is "
-        f"off; default: {DEFAULT_PARITY_STEPS}",
-    )
-    parser.add_argument(
-        "--on_wrong",
-        choices=ON_WRONG,
-        default=ON_WRONG[0],
-        help="what a candidate does whose compiled arithmetic is wrong; stop: end with that as its "
-        f"evidence; default: {ON_WRONG[0]}",
-    )
-    _add_speed_probe(parser)
-    parser.add_argument(
-        "--compile_cache_megabytes",
-        type=_whole_number(0, MOST_COMPILE_CACHE_MEGABYTES),
-        default=DEFAULT_COMPILE_CACHE_MEGABYTES,
-        help=f"largest size of the archives in the folder that {COMPILE_CACHE_VARIABLE} names; 0 "
-        f"is off; default: {DEFAULT_COMPILE_CACHE_MEGABYTES}",
-    )
-    kinds: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
+    for name, settings in {**_JOB, **_BASELINE, **_SCALING}.items():
+        parser.add_argument(f"--{name}", **settings)
+    for name, option in compiler_options().items():
+        metavar = "{true,false}" if option.truth else None
+        parser.add_argument(
+            f"--{name}", default=option.default, metavar=metavar, help=option.description
+        )
     for each in dataclasses.fields(Hyperparameters):
         parser.add_argument(
             f"--{each.name}",
-            type=kinds[str(each.type)],
+            type=type(each.default),
             default=each.default,
             choices=each.metadata["choices"],
-            help=f"{each.metadata['description']}; default: {each.default!r}",
+            help=each.metadata["description"],
         )
     return parser
 
 
-def _add_speed_probe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--speed_probe_seconds",
-        type=_seconds,
-        help="how long the baseline's step and this arm's may take turns after training; 0 is off; "
-        "default: a twentieth of the training's time, a minute at most",
-    )
-    parser.add_argument(
-        "--baseline_compiler",
-        choices=list(declarations()),
-        help="of the arm that this one's step is timed against; default: there is none",
-    )
-    parser.add_argument("--baseline_batch_size", type=_whole_number(1, SEED_LIMIT), help="the same")
-    parser.add_argument("--baseline_precision", choices=PRECISIONS, help="the same")
-    parser.add_argument("--baseline_padding", choices=PADDINGS, help="the same, where it differs")
+def _one_of(choices: Sequence[str], text: str) -> Mapping[str, Any]:
+    """A flag with these values, the first by default."""
+    return {"choices": choices, "default": choices[0], "help": text}
 
 
-def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    for name, option in compiler_options().items():
-        truth = option.truth and option.default is not None
-        default = str(option.default).lower() if truth else option.default
-        parser.add_argument(
-            f"--{name}",
-            type=_parsing(option),
-            default=option.default,
-            metavar="{true,false}" if option.truth else None,
-            help=f"{option.description}; default: {default}",
-        )
-
-
-def _parsing(option: Option) -> Callable[[str], Any]:
-    def parsed(text: str) -> Any:
-        try:
-            return option.parsed(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parsed
-
-
-def _add_distribution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--distribution",
-        choices=DISTRIBUTIONS,
-        default="none",
-        help="torchrun: several processes train together, each with batch_size documents in a "
-        "step; default: none",
-    )
-    parser.add_argument(
-        "--processes",
-        type=_whole_number(1, MOST_PROCESSES),
-        default=1,
-        help="of torchrun, on each machine; default: 1",
-    )
-
-
-def _add_rate_scaling(parser: argparse.ArgumentParser) -> None:
-    """For the evidence alone: `learning_rate` is what is used."""
-    parser.add_argument(
-        "--learning_rate_rule",
-        choices=RULES,
-        default="none",
-        help="by which the learning rate was scaled; default: none",
-    )
-    parser.add_argument("--base_learning_rate", type=float, default=0.0, help="that was scaled")
-    parser.add_argument(
-        "--base_global_batch_size", type=int, default=0, help="documents in a step with that rate"
-    )
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= MOST_SPEED_PROBE_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0 to {MOST_SPEED_PROBE_SECONDS}")
-    return value
-
-
-def _whole_number(least: int, most: int) -> Callable[[str], int]:
-    def whole_number(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{value} is not from {least} to {most}")
-        return value
-
-    return whole_number
+_JOB: Mapping[str, Mapping[str, Any]] = {
+    "arm": {"required": True, "help": "the arm's name, for the evidence"},
+    "seed": {
+        "required": True,
+        "type": within(int, 0, SEED_LIMIT - 1),
+        "help": "of weights, order and dropout",
+    },
+    "compiler": {"choices": list(declarations()), "default": "eager", "help": "eager is none"},
+    "on_failure": _one_of(
+        names.ON_FAILURE,
+        "record: if the arm cannot be trained, the job succeeds with that as its evidence",
+    ),
+    "on_wrong": _one_of(
+        names.ON_WRONG,
+        "what a candidate does whose compiled arithmetic is wrong",
+    ),
+    "evaluate_on": _one_of(
+        names.EVALUATION_PLACES,
+        "host: where a compiler of the workload keeps the accelerator to itself",
+    ),
+    "parity_steps": {
+        "type": within(int, 0, names.MOST_PARITY_STEPS),
+        "default": names.DEFAULT_PARITY_STEPS,
+        "help": "steps in which compiled and eager arithmetic are compared; 0 is off",
+    },
+    "speed_probe_seconds": {
+        "type": within(float, 0, names.MOST_SPEED_PROBE_SECONDS),
+        "help": "how long the baseline's step and this arm's take turns after training; 0 is off, "
+        "None a share of the training's time",
+    },
+    "compile_cache_megabytes": {
+        "type": within(int, 0, names.MOST_COMPILE_CACHE_MEGABYTES),
+        "default": names.DEFAULT_COMPILE_CACHE_MEGABYTES,
+        "help": f"largest size of the archives in {names.COMPILE_CACHE_VARIABLE}; 0 is off",
+    },
+    names.DISTRIBUTION: _one_of(
+        (NO_DISTRIBUTION, names.TORCHRUN),
+        "torchrun: several processes train together, each with batch_size documents in a step",
+    ),
+    names.PROCESSES: {
+        "type": within(int, 1, names.MOST_PROCESSES),
+        "default": 1,
+        "help": "of torchrun, on each machine",
+    },
+}
+_BASELINE: Mapping[str, Mapping[str, Any]] = {
+    names.BASELINE_COMPILER: {
+        "choices": list(declarations()),
+        "help": "what this arm's step is timed against; None: nothing",
+    },
+    names.BASELINE_BATCH_SIZE: {"type": within(int, 1, SEED_LIMIT), "help": "None: the arm's"},
+    names.BASELINE_PRECISION: {"choices": PRECISIONS, "help": "None: the arm's"},
+    names.BASELINE_PADDING: {"choices": names.PADDINGS, "help": "None: the arm's"},
+}
+"""In the order of the fields of `Baseline`."""
+_SCALING: Mapping[str, Mapping[str, Any]] = {
+    "learning_rate_rule": _one_of(
+        (NO_RULE, "linear", "square-root"),
+        "how the workload scaled the learning rate, for the evidence alone",
+    ),
+    "base_learning_rate": {"type": float, "default": 0.0, "help": "the one that was scaled"},
+    "base_global_batch_size": {"type": int, "default": 0, "help": "documents of a step with it"},
+}

@@ -1,11 +1,11 @@
-"""A job's hyperparameters: how its model is built and trained, and what is allowed."""
+"""The hyperparameters of a job: how its model is built and trained, and what is allowed."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from compilegate.job import InputError
 from compilegate.job.names import PADDINGS
@@ -22,8 +22,9 @@ def _option(
     choices: Optional[Sequence[str]] = None,
 ) -> Any:
     """A hyperparameter: its default, its help text, and what is allowed."""
-    allowed = {"at_least": at_least, "below": below, "choices": choices}
-    return field(default=default, metadata={"description": description, **allowed})
+    bounds = (at_least, below)
+    metadata = {"description": description, "bounds": bounds, "choices": choices}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,12 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
-            _check(each.name, getattr(self, each.name), each.metadata)
+            value, least, below = getattr(self, each.name), *each.metadata["bounds"]
+            if each.type != "str" and not least <= value < below:  # also refuses NaN
+                limit = f" and below {below:g}" if math.isfinite(below) else " and finite"
+                raise InputError(f"--{each.name} is {value}, expected {least:g} or more{limit}")
         if self.hidden_size % self.attention_heads:
             raise InputError(
                 f"--hidden_size is {self.hidden_size}, expected a multiple of "
                 f"--attention_heads ({self.attention_heads})"
             )
-
-
-def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
-    if isinstance(value, str):
-        return
-    least, below = allowed["at_least"], allowed["below"]
-    if not least <= value < below:  # also refuses NaN
-        limit = f" and below {below:g}" if math.isfinite(below) else " and finite"
-        raise InputError(f"--{name} is {value}, expected {least:g} or more{limit}")

@@ -1,7 +1,7 @@
-"""One training job in this process: train, save, evaluate the saved model, leave the evidence.
+"""One training job in this process: train, save, evaluate the saved model, write the evidence.
 
 `training/train.py` runs this module as a child process; `compilegate.job.launch.supervisor`
-says why.
+explains why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from training.checkpoints import Checkpoints, Identity
 from training.data.batches import BatchSource
 from training.data.padding import BatchPlan
 from training.data.prepared import PreparedData, read_prepared
-from training.evaluation import InterimEvaluation, evaluate
+from training.evaluation import evaluate
+from training.hyperparameters import Hyperparameters
 from training.loop import train
 from training.model import build_model, load_model, save_model
 from training.schedule import run_length
@@ -45,9 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     job: Optional[Job] = None
     try:
         request = read_arguments(arguments, os.environ)
-        job = start(
-            config=request.told(), log_every=request.hyperparameters.log_every_steps or None
-        )
+        log_every = request.hyperparameters.log_every_steps or None
+        job = start(config=request.config, log_every=log_every)
         run(request, job)
     except Exception as error:  # noqa: BLE001 - whatever it is, SageMaker must show the reason
         if not isinstance(error, (InputError, ArmError)):
@@ -58,19 +58,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(request: JobArguments, job: Job) -> None:
-    """Do the job, up to its evidence.
+    """Train, evaluate and write the evidence.
 
     Raises InputError for a request or data that cannot be used, and whatever the training raises.
     """
     hyperparameters = request.hyperparameters
-    _take_own_gpu()
     check_precision(hyperparameters.precision, job.accelerator)
-    data = read_prepared(request.folders.prepared)
+    data = read_prepared(request.prepared)
     # A compiler that traces whole steps keeps the accelerator for itself.
     device = torch.device("cpu") if job.compiles_whole_steps else job.device
+    if device.type == "cpu":
+        keep_freed_memory()
     length = run_length(hyperparameters, data.manifest.counts["train"], job.world.size)
     plan = BatchPlan.of(data.train, hyperparameters, length, job.seed)
-    job.shapes(max(len(plan.shapes), 1))  # of shapes without number, one graph is for all
+    job.shapes(max(len(plan.shapes), 1))  # one graph serves shapes without number
     job.padding(plan.record())
     job.settings(
         warmup_steps=length.warmup,
@@ -78,15 +79,13 @@ def run(request: JobArguments, job: Job) -> None:
         vocabulary=data.manifest.vocabulary_size,
         data_order=plan.order_digest(length.steps),
     )
-    if device.type == "cpu":
-        keep_freed_memory()
-    transformers.set_seed(job.seed)
     job.trained_on(
         ids=data.train.ids, inputs=data.train.input_ids, slices=data.train.slices or None
     )
+    transformers.set_seed(job.seed)
     model = build_model(hyperparameters, data.manifest).to(device)
-    job.compile(model, graph=compiled_graph(request, model, plan.shapes))
-    checkpoints = _checkpoints(request, job, data)
+    job.compile(model, graph=compiled_graph(hyperparameters, model, plan.shapes))
+    checkpoints = _checkpoints(request, data)
     with joined(world_of(os.environ), device):
         train(
             job,
@@ -95,12 +94,12 @@ def run(request: JobArguments, job: Job) -> None:
             hyperparameters=hyperparameters,
             length=length,
             checkpoints=checkpoints,
-            interim=InterimEvaluation.of(model, data.validation, device, hyperparameters),
+            validation=data.validation,
         )
     if not job.world.first:
         return
     job.save(lambda folder: save_model(model, data, folder))
-    # The files that will be released, not the model in memory.
+    # The files that will be released are evaluated, not the model in memory.
     place = job.evaluation_device
     released = load_model(job.model_folder).to(place)
     job.evaluated(place, "fp32")
@@ -110,42 +109,32 @@ def run(request: JobArguments, job: Job) -> None:
         checkpoints.finish()
 
 
-def compiled_graph(request: JobArguments, model: Any, lengths: Sequence[int]) -> Dict[str, Scalar]:
-    """What decides the compiled graphs besides the compiler and its options; `lengths` are those
-    that steps may have."""
+def compiled_graph(
+    hyperparameters: Hyperparameters, model: Any, lengths: Sequence[int]
+) -> Dict[str, Scalar]:
+    """What decides the compiled graphs besides the compiler and its options, for steps of these
+    lengths."""
     return {
-        "batch_size": request.hyperparameters.batch_size,
+        "batch_size": hyperparameters.batch_size,
         "sequence_length": lengths[0] if len(lengths) == 1 else ",".join(map(str, lengths)),
-        "precision": request.hyperparameters.precision,
+        "precision": hyperparameters.precision,
         "model": hashlib.sha256(model.config.to_json_string().encode()).hexdigest(),
     }
 
 
-def _take_own_gpu() -> None:
-    world = world_of(os.environ)
-    if world.alone or not torch.cuda.is_available():
-        return
-    if world.local_rank >= torch.cuda.device_count():
-        raise InputError(
-            f"--processes starts process {world.local_rank + 1} on a machine with "
-            f"{torch.cuda.device_count()} GPUs; expected as many as it has"
-        )
-    torch.cuda.set_device(world.local_rank)
-
-
-def _checkpoints(request: JobArguments, job: Job, data: PreparedData) -> Optional[Checkpoints]:
-    """The checkpoints of this job; None where it keeps none."""
-    if request.folders.checkpoints is None:
+def _checkpoints(request: JobArguments, data: PreparedData) -> Optional[Checkpoints]:
+    """The checkpoints of this job; None for a job without them."""
+    if request.checkpoints is None:
         return None
+    config = request.config
+    settings = {"config": config.config_digest, "arm": config.arm, "seed": config.seed}
     identity = Identity(
-        job=request.name,
-        config=settings_digest({**request.declared(), "arm": job.arm, "seed": job.seed}),
+        job=config.job,
+        config=settings_digest(settings),
         data=data.digest,
         torch=str(torch.__version__),
     )
-    return Checkpoints(
-        request.folders.checkpoints, identity, seconds_between=request.checkpoint_seconds
-    )
+    return Checkpoints(request.checkpoints, identity, seconds_between=request.checkpoint_seconds)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from compilegate.job.errors import first_line
 from training.data.prepared import Manifest, PreparedData
 from training.hyperparameters import Hyperparameters
 
-WEIGHTS = "model.safetensors"
-
 
 def build_model(hyperparameters: Hyperparameters, manifest: Manifest) -> Any:
     """A sequence classifier in float32, for the data set's labels and vocabulary.
@@ -28,8 +26,8 @@ def build_model(hyperparameters: Hyperparameters, manifest: Manifest) -> Any:
     if hyperparameters.model_id:
         return _pretrained(hyperparameters, manifest)
     config = BertConfig(
-        # BERT's own 0.02 is for width 768. Kept at a small width it makes the signals of a layer
-        # vanish beside the residual ones, and training slow and uneven.
+        # BERT's own 0.02 is for width 768. At a small width the signals of a layer would vanish
+        # beside the residual ones, and training be slow and uneven.
         initializer_range=0.02 * (768 / hyperparameters.hidden_size) ** 0.5,
         vocab_size=manifest.vocabulary_size,
         hidden_size=hyperparameters.hidden_size,
@@ -77,8 +75,8 @@ def _pretrained(hyperparameters: Hyperparameters, manifest: Manifest) -> Any:
             f"{manifest.vocabulary_size} tokens; prepare them with "
             f"--model-id {hyperparameters.model_id}"
         )
-    # Kept keys and values are for generating text. Here they are memory for nothing, and a state of
-    # each layer that a compiled block would be guarded on, layer by layer.
+    # Cached keys and values are for generating text: memory, and a state that compiled blocks would
+    # be guarded on, layer by layer.
     model.config.use_cache = False
     return model.float()
 
@@ -89,7 +87,7 @@ def _classification(manifest: Manifest) -> Dict[str, Any]:
         "num_labels": len(labels),
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
-        # If the first forward pass guessed it, that would change the configuration that
-        # the compiled graph is guarded on: one recompilation.
+        # Otherwise the first forward pass guesses it, which changes the configuration that the
+        # compiled graph is guarded on: one recompilation.
         "problem_type": "single_label_classification",
     }

@@ -1,5 +1,4 @@
-"""How many steps a run takes, and the learning rate of each: a linear rise, then a linear fall.
-Pure."""
+"""How many steps a run takes, and the learning rate of each: a linear rise, then a linear fall."""
 
 from __future__ import annotations
 
@@ -16,12 +15,11 @@ class RunLength:
     steps: int
     warmup: int
     steps_per_epoch: int
-    world_size: int = 1
-    """Processes that train together, each with a batch of its own in every step."""
+    world_size: int = 1  # processes that train together, each with a batch of its own
 
 
 def run_length(hyperparameters: Hyperparameters, documents: int, world_size: int = 1) -> RunLength:
-    """Raises InputError when the data do not fill one batch."""
+    """The length of a run over so many documents. Raises InputError if they fill no batch."""
     per_epoch = steps_per_epoch(documents, hyperparameters.batch_size * world_size)
     if per_epoch == 0:
         together = "" if world_size == 1 else f" in each of {world_size} processes"
@@ -32,27 +30,18 @@ def run_length(hyperparameters: Hyperparameters, documents: int, world_size: int
     steps = hyperparameters.epochs * per_epoch
     if hyperparameters.max_steps:
         steps = min(steps, hyperparameters.max_steps)
-    return RunLength(
-        steps, warmup_steps(steps, hyperparameters.warmup_fraction), per_epoch, world_size
-    )
+    warmup = min(round(steps * hyperparameters.warmup_fraction), steps - 1)
+    return RunLength(steps, warmup, per_epoch, world_size)
 
 
 def steps_per_epoch(documents: int, batch_size: int) -> int:
-    """Full batches in an epoch; the ragged rest is left out, as its shape would be another."""
+    """Full batches in an epoch; the ragged rest is left out, as it has another shape."""
     return documents // batch_size
 
 
-def warmup_steps(steps: int, warmup_fraction: float) -> int:
-    """How many of the steps the rate rises in; never all of them."""
-    return min(round(steps * warmup_fraction), steps - 1)
-
-
 def rate_factor(step: int, steps: int, warmup: int) -> float:
-    """The part of the peak rate that step number `step` (from 0) of `steps` uses.
-
-    It reaches 1 in step `warmup` and would reach 0 in step `steps`, which is not taken; so no
-    step of the run has a rate of zero.
-    """
+    """The part of the peak rate that step number `step` (from 0) of `steps` uses: 1 in step
+    `warmup`, and never 0, which it would reach in step `steps`."""
     if step < warmup:
         return (step + 1) / (warmup + 1)
     return (steps - step) / (steps - warmup)

@@ -3,10 +3,10 @@
     SM_CHANNEL_PREPARED=prepared SM_MODEL_DIR=model SM_OUTPUT_DATA_DIR=output \
     PYTHONPATH=. python training/train.py --arm baseline --seed 1 --compiler eager
 
-It understands the arguments and supervises `training.job`, which does the work.
+It reads the arguments and supervises `training.job`, which does the work.
 
-Where PyTorch/XLA's launcher starts the processes (`distribution = "pytorchxla"`), it imports this
-file and calls `_mp_fn` in each of them.
+PyTorch/XLA's launcher (`distribution = "pytorchxla"`) imports this file and calls `_mp_fn` in each
+process that it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Dict, Optional, Sequence
+from typing import Sequence
 
 from compilegate.job import InputError, record_failure
 from compilegate.job.errors import report_failure
@@ -26,41 +26,35 @@ from training.arguments import read_arguments
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns the exit status."""
     try:
-        job = read_arguments(arguments, os.environ)
+        request = read_arguments(arguments, os.environ)
     except InputError as error:
         report_failure(str(error), os.environ)
         return 1
 
     def record(failure: Failure) -> None:
-        evidence = job.told().failure(
+        evidence = request.config.failure(
             failure.reason, ending=failure.ending.name, attempts=failure.attempts
         )
-        record_failure(job.folders.output_data, evidence)
+        record_failure(request.config.output, evidence)
 
-    several = job.processes if job.distribution == "torchrun" else None
+    environment = dict(os.environ)
+    if request.processes is not None:  # each would otherwise have a thread on every core
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // request.processes))
     return supervise(
         Launch(
             program=["-m", "training.job", *arguments],
             without_evidence="the training ended without writing its evidence",
-            processes=several,
-            environment={**os.environ, **_threads(several)},
-            record=record if job.on_failure == "record" else None,
+            processes=request.processes,
+            environment=environment,
+            record=record if request.config.on_failure == "record" else None,
         )
     )
 
 
-def _threads(processes: Optional[int]) -> Dict[str, str]:
-    """Each of several processes would otherwise have a thread on every core."""
-    if processes is None:
-        return {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"OMP_NUM_THREADS": str(max(1, (cores or 1) // processes))}
-
-
 def _mp_fn(_index: int) -> None:
-    """Train in this process, which torch_xla's launcher started and gave its name to.
+    """Train in this process; torch_xla's launcher started it and gave the function its name.
 
-    The launcher is its parent then, and ends the job when one of its processes dies.
+    The launcher ends the job when one of its processes dies.
     """
     from training import job  # noqa: PLC0415 - imports torch, which the supervisor does without
 

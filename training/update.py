@@ -1,9 +1,9 @@
-"""What becomes of a step's gradients: clipped, AdamW's update at the schedule's rate, and the
+"""Updates the weights from a step's gradients: clipping, AdamW at the schedule's rate, and the
 moving average of the weights."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 import torch
 
@@ -21,79 +21,58 @@ class WeightAverage:
     """
 
     def __init__(self, model: torch.nn.Module, decay: float) -> None:
-        """`decay` is between 0, which is no averaging, and below 1."""
+        """`decay` is at least 0, which is no averaging, and below 1."""
         self._model = model
         self._decay = decay
-        self._updates = 0
-        self._average: List[torch.Tensor] = []
+        self.updates = 0
+        self.tensors: List[torch.Tensor] = []  # one for each parameter; empty without averaging
         if decay > 0:
-            self._average = [parameter.detach().clone() for parameter in model.parameters()]
+            self.tensors = [parameter.detach().clone() for parameter in model.parameters()]
 
     @torch.no_grad()
     def update(self) -> None:
         """Take the weights of the model as they are now into the average."""
-        if not self._average:
+        if not self.tensors:
             return
         # A short run would otherwise be dominated by the random weights it started from.
-        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        self._updates += 1
+        decay = min(self._decay, (1 + self.updates) / (10 + self.updates))
+        self.updates += 1
         current = [parameter.detach() for parameter in self._model.parameters()]
-        if current[0].device.type == "xla":
-            self._update_traced(current, decay)
-            return
-        if hasattr(torch, "_foreach_lerp_"):  # a quarter of the time of the two below
-            torch._foreach_lerp_(self._average, current, 1 - decay)
-            return
-        torch._foreach_mul_(self._average, decay)
-        torch._foreach_add_(self._average, current, alpha=1 - decay)
-
-    def _update_traced(self, current: Sequence[torch.Tensor], decay: float) -> None:
-        kept = changing_number(decay, current[0].device)
-        taken = changing_number(1 - decay, current[0].device)
-        for own, now in zip(self._average, current):
-            own.mul_(kept).add_(now * taken)
-
-    @property
-    def updates(self) -> int:
-        """How often weights were taken in."""
-        return self._updates
-
-    def tensors(self) -> List[torch.Tensor]:
-        """The average of each parameter; none without averaging."""
-        return list(self._average)
+        device = current[0].device
+        if device.type == "xla":
+            old, new = changing_number(decay, device), changing_number(1 - decay, device)
+            for own, now in zip(self.tensors, current):
+                own.mul_(old).add_(now * new)
+        elif hasattr(torch, "_foreach_lerp_"):  # a quarter of the time of the two below
+            torch._foreach_lerp_(self.tensors, current, 1 - decay)
+        else:
+            torch._foreach_mul_(self.tensors, decay)
+            torch._foreach_add_(self.tensors, current, alpha=1 - decay)
 
     @torch.no_grad()
     def restore(self, tensors: Sequence[torch.Tensor], updates: int) -> None:
         """Set it to what `tensors` and `updates` were."""
-        for own, kept in zip(self._average, tensors):
-            own.copy_(kept)
-        self._updates = updates
+        for own, saved in zip(self.tensors, tensors):
+            own.copy_(saved)
+        self.updates = updates
 
     @torch.no_grad()
     def apply(self) -> None:
         """Replace the model's weights by their average, at the end of training."""
-        for parameter, average in zip(self._model.parameters(), self._average):
+        for parameter, average in zip(self._model.parameters(), self.tensors):
             parameter.copy_(average)
 
 
 class WeightUpdate:
-    """Updates a model's weights from their gradients, step by step of a run."""
+    """Updates a model's weights from their gradients, and their average, step by step of a run."""
 
-    def __init__(
-        self,
-        model: Any,
-        hyperparameters: Hyperparameters,
-        length: RunLength,
-        *,
-        average: Optional[WeightAverage] = None,
-    ) -> None:
-        """`average` takes in the weights of each step."""
-        self._model = model
+    def __init__(self, model: Any, hyperparameters: Hyperparameters, length: RunLength) -> None:
+        self.average = WeightAverage(model, hyperparameters.averaging)
+        self._parameters = list(model.parameters())
         self._hyperparameters = hyperparameters
         self._length = length
-        self._average = average
-        self._device = device = next(model.parameters()).device
-        groups = _parameter_groups(model, hyperparameters.weight_decay)
+        self._device = device = self._parameters[0].device
+        groups = _parameter_groups(self._parameters, hyperparameters.weight_decay)
         self._optimizer = adamw(groups, hyperparameters.learning_rate, device)
         self._scaler = loss_scaler(hyperparameters.precision, device)
 
@@ -110,11 +89,11 @@ class WeightUpdate:
     def allocate(self) -> None:
         """Give the optimizer its moments now, as its first step would.
 
-        A step that makes them is another graph than the later ones: compiled whole, it would take
-        as long as they do to compile, and serve once.
+        A step that allocates them is a graph of its own: compiled whole, it would take as long to
+        compile as the graph of all later steps, and serve once.
         """
         if self._scaler is not None:
-            return  # its first step makes more than these
+            return  # its first step allocates more than these
         for group in self._optimizer.param_groups:
             for parameter in group["params"]:
                 if not self._optimizer.state[parameter]:
@@ -140,34 +119,27 @@ class WeightUpdate:
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
         if self._hyperparameters.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(
-                self._model.parameters(), self._hyperparameters.gradient_clip
-            )
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._hyperparameters.gradient_clip)
         if self._scaler is None:
             self._optimizer.step()
         else:  # leaves out an update whose gradients overflowed, and scales less from then on
             self._scaler.step(self._optimizer)
             self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
-        if self._average is not None:
-            self._average.update()
+        self.average.update()
 
     def tensors(self) -> Dict[str, torch.Tensor]:
-        """The optimizer's moments and counters, as PARAMETER.NAME, parameters by number; and how
-        the loss is scaled, as `scaler.NAME`, where it is."""
-        state = self._optimizer.state_dict()["state"]
-        scaler = {} if self._scaler is None else self._scaler.state_dict()
-        return {
-            **{
-                f"{parameter}.{name}": each
-                for parameter, named in state.items()
-                for name, each in named.items()
-            },
-            **{
-                f"scaler.{name}": torch.tensor(value, dtype=torch.float64)
-                for name, value in scaler.items()
-            },
+        """The optimizer's moments and counters, as PARAMETER.NAME, parameters by number; and the
+        state of the loss scaler, if there is one, as `scaler.NAME`."""
+        tensors = {
+            f"{parameter}.{name}": each
+            for parameter, named in self._optimizer.state_dict()["state"].items()
+            for name, each in named.items()
         }
+        scaler = {} if self._scaler is None else self._scaler.state_dict()
+        for name, value in scaler.items():
+            tensors[f"scaler.{name}"] = torch.tensor(value, dtype=torch.float64)
+        return tensors
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Set them to what `tensors` gave."""
@@ -188,10 +160,10 @@ class WeightUpdate:
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _parameter_groups(model: Any, weight_decay: float) -> List[Dict[str, Any]]:
+def _parameter_groups(parameters: Sequence[Any], weight_decay: float) -> List[Dict[str, Any]]:
     """Weight decay on matrices only: biases and normalisation weights have one dimension."""
-    parameters = [each for each in model.parameters() if each.requires_grad]
+    trained = [each for each in parameters if each.requires_grad]
     return [
-        {"params": [each for each in parameters if each.dim() > 1], "weight_decay": weight_decay},
-        {"params": [each for each in parameters if each.dim() <= 1], "weight_decay": 0.0},
+        {"params": [each for each in trained if each.dim() > 1], "weight_decay": weight_decay},
+        {"params": [each for each in trained if each.dim() <= 1], "weight_decay": 0.0},
     ]

@@ -7,15 +7,20 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compilegate.gate.evidence import read_evidence
+<<<<<<< HEAD
 from compilegate.job.evidence import EvidenceRecord
 from tests.environments.xla import interpreter
+=======
+from compilegate.job.evidence import Evidence, EvidenceRecord
+>>>>>>> v-t
 from tests.made_once import made_once
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,11 +40,13 @@ TINY = {
     "epochs": 3,
 }
 """A model that learns the topics in about a second."""
+DIVERGING = {"learning_rate": 1e30, "warmup_fraction": 0, "gradient_clip": 0}
+TWO = {"distribution": "torchrun", "processes": 2, "batch_size": 8}
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a training process left behind."""
+    """The remains of a training process."""
 
     status: int
     stdout: str
@@ -51,16 +58,18 @@ class JobResult:
         return self.folder / "model"
 
     @property
-    def failure_file(self) -> Path:
-        return self.folder / "output" / "failure"
+    def reason(self) -> str:
+        """Why it failed, as SageMaker shows it."""
+        return (self.folder / "output" / "failure").read_text()
 
     @property
-    def evidence_folder(self) -> Path:
-        return self.folder / "output" / "data" / "evidence"
-
-    def evidence(self) -> EvidenceRecord:
+    def record(self) -> EvidenceRecord:
         assert self.status == 0, self.stderr
-        return read_evidence(self.evidence_folder)
+        return read_evidence(self.folder / "output" / "data" / "evidence")
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.record.evidence
 
 
 PrepareProcess = Callable[..., subprocess.CompletedProcess[str]]
@@ -68,20 +77,18 @@ StartJob = Callable[..., tuple[subprocess.Popen[str], Path]]
 TrainJob = Callable[..., JobResult]
 
 
-def documents(count: int, seed: int) -> list[dict[str, str]]:
+def documents(count: int, seed: int, filler: Sequence[int] = (8,)) -> Iterator[dict[str, str]]:
     """Documents whose words tell their topic, most of the time."""
     draw = random.Random(seed)
-    rows = []
     for _ in range(count):
         topic = draw.choice(sorted(TOPICS))
-        told = draw.choice(sorted(TOPICS)) if draw.random() < 0.1 else topic
-        words = draw.choices(FILLER, k=8) + draw.choices(TOPICS[told], k=3)
+        shown = draw.choice(sorted(TOPICS)) if draw.random() < 0.1 else topic
+        words = draw.choices(FILLER, k=draw.choice(filler)) + draw.choices(TOPICS[shown], k=3)
         draw.shuffle(words)
-        rows.append({"text": " ".join(words), "label": topic})
-    return rows
+        yield {"text": " ".join(words), "label": topic}
 
 
-def write_jsonl(path: Path, rows: list[dict[str, str]]) -> None:
+def write_jsonl(path: Path, rows: Any) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -100,23 +107,9 @@ def start_python(
     )
 
 
-def job_environment(folder: Path, prepared: Path) -> dict[str, str]:
-    """A job's folders, laid out as SageMaker does, and the variables that name them."""
-    (folder / "output" / "data").mkdir(parents=True)
-    (folder / "model").mkdir()
-    return {
-        "SM_CHANNEL_PREPARED": str(prepared),
-        "SM_MODEL_DIR": str(folder / "model"),
-        "SM_OUTPUT_DATA_DIR": str(folder / "output" / "data"),
-        "SM_OUTPUT_DIR": str(folder / "output"),
-        "TRAINING_JOB_NAME": "job-under-test",
-    }
-
-
-def hyperparameters(**options: object) -> list[str]:
-    """The command line that SageMaker's toolkit makes of hyperparameters."""
-    declared = {"arm": "baseline", "seed": 1, **TINY, **options}
-    return [part for name, value in declared.items() for part in (f"--{name}", str(value))]
+def children(pid: int) -> list[int]:
+    """The processes that a process started, in order."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.fixture(scope="session")
@@ -135,14 +128,9 @@ def prepare_process() -> PrepareProcess:
     def run(
         data: Path, output: Path, *options: str, python: str = sys.executable
     ) -> subprocess.CompletedProcess[str]:
-        process = start_python(
-            "-m",
-            "training.prepare",
-            *("--data-dir", str(data), "--output-dir", str(output)),
-            *("--sequence-length", str(SEQUENCE_LENGTH), "--vocabulary", "200"),
-            *options,
-            python=python,
-        )
+        places = ("--data-dir", str(data), "--output-dir", str(output))
+        sizes = ("--sequence-length", str(SEQUENCE_LENGTH), "--vocabulary", "200")
+        process = start_python("-m", "training.prepare", *places, *sizes, *options, python=python)
         stdout, stderr = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
@@ -169,14 +157,23 @@ def start_job(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Start
     def start(
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        program: Sequence[str] = ("training/train.py",),
         **options: object,
     ) -> tuple[subprocess.Popen[str], Path]:
         folder = tmp_path_factory.mktemp("job")
+        (folder / "output" / "data").mkdir(parents=True)
+        (folder / "model").mkdir()
+        places = {
+            "SM_CHANNEL_PREPARED": str(prepared),
+            "SM_MODEL_DIR": str(folder / "model"),
+            "SM_OUTPUT_DATA_DIR": str(folder / "output" / "data"),
+            "SM_OUTPUT_DIR": str(folder / "output"),
+            "TRAINING_JOB_NAME": "job-under-test",
+        }
+        flags = {"arm": "baseline", "seed": 1, **TINY, **options}
+        words = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         process = start_python(
-            "training/train.py",
-            *hyperparameters(**options),
-            python=python,
-            environment={**job_environment(folder, prepared), **(environment or {})},
+            *program, *words, python=python, environment={**places, **(environment or {})}
         )
         return process, folder
 
@@ -187,7 +184,7 @@ def start_job(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Start
 def train_job(start_job: StartJob) -> TrainJob:
     """Runs one real training job to its end; hyperparameters are keyword arguments."""
 
-    def run(*environment: Mapping[str, str], **options: object) -> JobResult:
+    def run(*environment: Mapping[str, str], **options: Any) -> JobResult:
         process, folder = start_job(*environment, **options)
         stdout, stderr = process.communicate()
         return JobResult(process.returncode, stdout, stderr, folder)

@@ -7,10 +7,9 @@ from typing import Dict, Iterator, Tuple
 import numpy as np
 import torch
 
+from compilegate.job import IntArray
 from training.data.padding import BatchPlan, document_lengths
 from training.data.prepared import PreparedSplit
-from training.hyperparameters import Hyperparameters
-from training.schedule import RunLength
 
 Batch = Dict[str, torch.Tensor]
 """The tensors of one step, by the names under which the model takes them."""
@@ -25,65 +24,38 @@ class BatchSource:
         self._attention_mask = torch.from_numpy(split.attention_mask.astype(np.int64)).to(device)
         self._labels = torch.from_numpy(split.labels).to(device)
 
-    def __len__(self) -> int:
-        return len(self._labels)
-
     def training(
-        self, plan: BatchPlan, epoch: int, first: int = 0, share: Tuple[int, int] = (0, 1)
+        self, plan: BatchPlan, first: int, steps: int, *, rank: int = 0, processes: int = 1
     ) -> Iterator[Batch]:
-        """The batches of one epoch's steps, from step number `first` on.
+        """The batches of the run's steps from number `first` up to `steps`.
 
-        `share` is (rank, processes): a step takes a batch for each process, all padded to the same
-        length, and this is the one of that rank.
+        A step takes a batch for each process, all padded to the same length; this is the one of
+        process number `rank`.
         """
-        rank, processes = share
         batch_size = plan.step // processes
-        steps = plan.epoch(epoch)
-        mine = slice(rank * batch_size, (rank + 1) * batch_size)
-        rows = torch.from_numpy(steps.rows[:, mine]).to(self._labels.device)
-        for step in range(first, len(rows)):
-            yield self._padded(rows[step], int(steps.lengths[step]))
+        own = slice(rank * batch_size, (rank + 1) * batch_size)
+        for each in plan.epochs(first, steps):
+            rows = torch.from_numpy(each.rows[:, own]).to(self._labels.device)
+            for row, length in zip(rows, each.lengths.tolist()):
+                yield self._padded(row, length)
 
-    def in_order(self, batch_size: int) -> Iterator[Batch]:
-        """All rows in their stored order and full length; the last batch may be smaller."""
-        rows = torch.arange(len(self._labels), device=self._labels.device)
-        for chunk in torch.split(rows, batch_size):
-            yield self._padded(chunk, self._input_ids.shape[1])
+    def evaluation(self, batch_size: int, *, by_length: bool) -> Iterator[Tuple[IntArray, Batch]]:
+        """All rows once, with their numbers; the last batch may be smaller.
 
-    def by_length(self, batch_size: int) -> Iterator[Tuple[torch.Tensor, Batch]]:
-        """All rows, the shortest documents first, with their row numbers; each batch is padded to
-        its longest document. The last batch may be smaller."""
+        In their stored order and full length, or the shortest documents first, each batch padded to
+        its longest document.
+        """
         lengths = document_lengths(self.split.attention_mask)
-        order = torch.from_numpy(np.argsort(lengths, kind="stable")).to(self._labels.device)
-        for chunk in torch.split(order, batch_size):
-            yield chunk, self._padded(chunk, int(lengths[chunk.cpu().numpy()].max()))
+        order = np.argsort(lengths, kind="stable") if by_length else np.arange(len(lengths))
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            length = int(lengths[rows].max()) if by_length else self._input_ids.shape[1]
+            yield rows, self._padded(torch.from_numpy(rows).to(self._labels.device), length)
 
     def _padded(self, rows: torch.Tensor, length: int) -> Batch:
-        """The rows, with what lies beyond the length cut off, which is padding."""
+        """The rows, without the padding beyond the length."""
         return {
             "input_ids": self._input_ids[:, :length][rows],
             "attention_mask": self._attention_mask[:, :length][rows],
             "labels": self._labels[rows],
         }
-
-
-def batches_of_run(
-    source: BatchSource,
-    hyperparameters: Hyperparameters,
-    length: RunLength,
-    seed: int,
-    *,
-    first: int = 0,
-    rank: int = 0,
-) -> Iterator[Batch]:
-    """The batch that process number `rank` takes in each step of the run, from step `first` on."""
-    plan = BatchPlan.of(source.split, hyperparameters, length, seed)
-    taken = first
-    begun, skipped = divmod(first, length.steps_per_epoch)
-    for epoch in range(begun, hyperparameters.epochs):
-        start = skipped if epoch == begun else 0
-        for batch in source.training(plan, epoch, start, share=(rank, length.world_size)):
-            if taken == length.steps:
-                return
-            taken += 1
-            yield batch

@@ -1,9 +1,5 @@
 """Which documents each step of a run takes, and to which length they are padded.
 
-    plan = BatchPlan.of(split, hyperparameters, length, seed)
-    plan.epoch(0).rows                          # (steps, documents of a step) rows of the split
-    plan.epoch(0).lengths                       # (steps,) positions of each document of a step
-
 There are three ways:
 
 * `max`: every document to the data set's sequence length. One shape, so one graph.
@@ -18,21 +14,19 @@ left waiting at the end fills no step of its bucket: it moves to the next longer
 that no step is short and none has another length. Then the steps are shuffled, except that the
 first epoch begins with steps of every length, the longest first: whatever compiles does so at once,
 and memory that suffices then will suffice later.
-
-Pure, but for the types of what it is made from.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job import IntArray, PaddedPositions, PaddingRecord
-from compilegate.job.names import MOST_BUCKETS
+from compilegate.job.names import MOST_BUCKETS, PADDINGS
 from training.data.prepared import PreparedSplit
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength, steps_per_epoch
@@ -67,83 +61,61 @@ def epoch_order(documents: int, seed: int, epoch: int) -> IntArray:
     return np.random.default_rng([seed, epoch]).permutation(documents)
 
 
-def fewest_positions(
-    lengths: IntArray, *, buckets: int, at_least: int, most: int
-) -> Tuple[int, ...]:
-    """The bucket lengths, ascending, with which the documents take the fewest positions in all.
+def bucket_lengths(lengths: IntArray, step: int, most: int) -> Tuple[int, ...]:
+    """The ascending lengths of the buckets for documents of these lengths, `step` in each step.
 
-    There are at most `buckets` of them, all multiples of `MULTIPLE`, or `most` where the next
-    multiple lies beyond it. Each document is counted in the shortest bucket that holds it, and each
-    bucket holds `at_least` documents, unless there is only one. `lengths` are 1 to `most`. Found by
-    dynamic programming over the lengths that occur, so that there is no better choice.
+    `lengths` are 1 to `most`. Buckets are multiples of `MULTIPLE`, or `most`; each document counts
+    in the shortest that holds it, and takes as many positions. There are as few buckets as take
+    hardly more positions (`WORTH_A_BUCKET`) than the best `MOST_BUCKETS` would. Each one fills a
+    step in every epoch, whichever documents are the epoch's ragged rest, so that every epoch has
+    the same shapes. Dynamic programming over the lengths that occur: no choice is better.
     """
+    at_least = 2 * step - 1
     rounded = np.minimum(-(-lengths // MULTIPLE) * MULTIPLE, most)
     ends, counts = np.unique(rounded, return_counts=True)
     upto = np.concatenate([[0], np.cumsum(counts)])
-    # taken[i, j]: positions of one bucket for the lengths from number i to number j - 1.
+    # positions[i, j]: positions of one bucket for the lengths from number i to number j - 1.
     documents = upto[None, :] - upto[:, None]
-    taken = documents * np.concatenate([[0], ends])[None, :].astype(np.float64)
-    taken[documents < max(at_least, 1)] = np.inf
+    positions = documents * np.concatenate([[0], ends])[None, :].astype(np.float64)
+    positions[documents < at_least] = np.inf
     cost = np.full(len(ends) + 1, np.inf)
     cost[0] = 0.0
     begins: List[IntArray] = []
-    costs = [cost]
-    for _ in range(min(buckets, len(ends))):
-        ways = costs[-1][:, None] + taken
+    totals: List[float] = []  # positions of all documents, by one bucket, two, and so on
+    for _ in range(min(MOST_BUCKETS, len(ends))):
+        ways = cost[:, None] + positions
         begins.append(ways.argmin(axis=0))
-        costs.append(ways.min(axis=0))
-    totals = np.array([each[-1] for each in costs[1:]])
-    if not np.isfinite(totals).any():
+        cost = ways.min(axis=0)
+        totals.append(float(cost[-1]))
+    if not np.isfinite(totals[0]):  # too few documents for any bucket to fill a step
         return (int(ends[-1]),)
-    chosen, number = [], len(ends)
-    for begin in reversed(begins[: int(totals.argmin()) + 1]):
-        chosen.append(int(ends[number - 1]))
+    enough = (1 + WORTH_A_BUCKET) * min(totals)
+    fewest = next(number for number, total in enumerate(totals) if total <= enough)
+    buckets, number = [], len(ends)
+    for begin in reversed(begins[: fewest + 1]):
+        buckets.append(int(ends[number - 1]))
         number = int(begin[number])
-    return tuple(reversed(chosen))
-
-
-def bucket_lengths(lengths: IntArray, step: int, most: int) -> Tuple[int, ...]:
-    """The lengths of the buckets for these documents, with `step` documents in each step.
-
-    Every bucket fills a step in every epoch, whichever documents are the epoch's ragged rest, so
-    that every epoch has the same shapes. There are `MOST_BUCKETS` at most, and fewer where these
-    would compute hardly more positions.
-    """
-    at_least = 2 * step - 1
-    choices = [
-        fewest_positions(lengths, buckets=buckets, at_least=at_least, most=most)
-        for buckets in range(1, MOST_BUCKETS + 1)
-    ]
-    positions = [int(np.take(each, np.searchsorted(each, lengths)).sum()) for each in choices]
-    enough = (1 + WORTH_A_BUCKET) * min(positions)
-    return next(each for each, taken in zip(choices, positions) if taken <= enough)
+    return tuple(reversed(buckets))
 
 
 @dataclass(frozen=True)
 class EpochSteps:
     """The steps of one epoch."""
 
-    rows: IntArray
-    """(steps, documents of a step) rows of the split."""
-    lengths: IntArray
-    """(steps,) to which length the documents of each step are padded."""
+    rows: IntArray  # (steps, documents of a step) rows of the split
+    lengths: IntArray  # (steps,) to which length the documents of each step are padded
 
 
 @dataclass(frozen=True)
 class BatchPlan:
     """The steps of a run: a function of the documents, the seed and the size of a step alone."""
 
-    padding: str
-    """One of PADDINGS."""
-    documents: IntArray
-    """(documents,) the length of each."""
-    most: int
-    """The data set's sequence length."""
-    step: int
-    """Documents of one step, of all processes together."""
+    padding: str  # one of PADDINGS
+    documents: IntArray  # (documents,) the length of each
+    most: int  # the data set's sequence length
+    step: int  # documents of one step, of all processes together
     seed: int
-    buckets: Tuple[int, ...]
-    """The lengths that `buckets` has, or would have, ascending."""
+    buckets: Tuple[int, ...]  # the lengths that `buckets` has, or would have, ascending
 
     @classmethod
     def of(
@@ -168,54 +140,48 @@ class BatchPlan:
         A compiler of static shapes compiles one graph for each."""
         return {"max": (self.most,), "buckets": self.buckets, "longest": ()}[self.padding]
 
-    def epoch(self, epoch: int) -> EpochSteps:
-        """The steps of an epoch, from 0."""
-        return self._epoch(epoch, self.padding)
-
-    def lengths_of(self, steps: int) -> List[int]:
-        """To which length each of the first steps of the run is padded."""
-        return [length for each in self._epochs(steps) for length in each.lengths.tolist()]
-
-    def order_digest(self, steps: int) -> str:
-        """sha256 of the rows of the run's first steps: equal digests, equal data order."""
-        digest = hashlib.sha256()
-        for each in self._epochs(steps):
-            digest.update(each.rows.astype("<i8").tobytes())
-        return digest.hexdigest()
-
-    def record(self) -> PaddingRecord:
-        """What the lengths of the documents are, and what padding costs in the first epoch."""
-        rows = self._epoch(0, "max").rows
-        return PaddingRecord(
-            padding=self.padding,
-            lengths=self.shapes,
-            bucket_lengths=self.buckets,
-            tokens=int(self.documents[rows].sum()),
-            positions=PaddedPositions(
-                **{each: self._positions(each) for each in ("max", "buckets", "longest")}
-            ),
-            **_histogram(self.documents, self.most),
-        )
-
-    def _positions(self, padding: str) -> int:
-        return self.step * int(self._epoch(0, padding).lengths.sum())
-
-    def _epochs(self, steps: int) -> Iterator[EpochSteps]:
-        """The first steps of the run, epoch by epoch."""
-        per_epoch = steps_per_epoch(len(self.documents), self.step)
-        for epoch, done in enumerate(range(0, steps, per_epoch)):
-            taken = self.epoch(epoch)
-            yield EpochSteps(taken.rows[: steps - done], taken.lengths[: steps - done])
-
-    def _epoch(self, epoch: int, padding: str) -> EpochSteps:
+    def epoch(self, epoch: int, padding: Optional[str] = None) -> EpochSteps:
+        """The steps of an epoch, from 0; with another padding, those that it would have."""
         steps = steps_per_epoch(len(self.documents), self.step)
         order = epoch_order(len(self.documents), self.seed, epoch)[: steps * self.step]
+        padding = padding or self.padding
         if padding == "buckets":
             return self._bucketed(order, epoch)
         rows = order.reshape(steps, self.step)
         if padding == "max":
             return EpochSteps(rows, np.full(steps, self.most))
         return EpochSteps(rows, self.documents[rows].max(axis=1, initial=1))
+
+    def epochs(self, first: int, steps: int) -> Iterator[EpochSteps]:
+        """The steps of the run from number `first` up to `steps`, epoch by epoch."""
+        per_epoch = steps_per_epoch(len(self.documents), self.step)
+        for epoch in range(first // per_epoch, -(-steps // per_epoch)):
+            whole, start = self.epoch(epoch), epoch * per_epoch
+            part = slice(max(first - start, 0), steps - start)
+            yield EpochSteps(whole.rows[part], whole.lengths[part])
+
+    def order_digest(self, steps: int) -> str:
+        """sha256 of the rows of the run's first steps: equal digests, equal data order."""
+        digest = hashlib.sha256()
+        for each in self.epochs(0, steps):
+            digest.update(each.rows.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def record(self) -> PaddingRecord:
+        """The lengths of the documents, and what padding costs in the first epoch."""
+        width = -(-self.most // MOST_BINS)
+        upto = np.minimum(np.arange(1, -(-self.most // width) + 1) * width, self.most)
+        counts = np.bincount(np.searchsorted(upto, self.documents), minlength=len(upto))
+        positions = {each: self.step * int(self.epoch(0, each).lengths.sum()) for each in PADDINGS}
+        return PaddingRecord(
+            padding=self.padding,
+            lengths=self.shapes,
+            bucket_lengths=self.buckets,
+            tokens=int(self.documents[self.epoch(0, "max").rows].sum()),
+            positions=PaddedPositions(**positions),
+            histogram_upto=tuple(upto.tolist()),
+            histogram_documents=tuple(counts.tolist()),
+        )
 
     def _bucketed(self, order: IntArray, epoch: int) -> EpochSteps:
         belongs = np.searchsorted(self.buckets, self.documents[order])
@@ -234,7 +200,7 @@ class BatchPlan:
 
 
 def _every_length_first(shuffled: IntArray, lengths: IntArray) -> IntArray:
-    """The shuffled steps, with `LEADING_ROUNDS` through all lengths moved to the front."""
+    """Move `LEADING_ROUNDS` through all lengths to the front of the shuffled steps."""
     by_length = [shuffled[lengths[shuffled] == each] for each in np.unique(lengths)[::-1]]
     leading = [
         steps[number]
@@ -243,13 +209,3 @@ def _every_length_first(shuffled: IntArray, lengths: IntArray) -> IntArray:
         if number < len(steps)
     ]
     return np.array([*leading, *shuffled[~np.isin(shuffled, leading)]], dtype=np.int64)
-
-
-def _histogram(documents: IntArray, most: int) -> Dict[str, Tuple[int, ...]]:
-    width = -(-most // MOST_BINS)
-    upto = np.minimum(np.arange(1, -(-most // width) + 1) * width, most)
-    counts = np.bincount(np.searchsorted(upto, documents), minlength=len(upto))
-    return {
-        "histogram_upto": tuple(upto.tolist()),
-        "histogram_documents": tuple(counts.tolist()),
-    }

@@ -39,14 +39,10 @@ _SLICE = "slice:"
 class PreparedSplit:
     """One split, one row per document."""
 
-    input_ids: npt.NDArray[np.int32]
-    """(documents, sequence_length) token ids."""
-    attention_mask: npt.NDArray[np.int8]
-    """(documents, sequence_length) 1 where a token stands, 0 where padding does."""
-    labels: npt.NDArray[np.int64]
-    """(documents,) index into the manifest's labels."""
-    ids: npt.NDArray[np.str_]
-    """(documents,) unique identifiers that do not depend on the order of the rows."""
+    input_ids: npt.NDArray[np.int32]  # (documents, sequence_length) token ids
+    attention_mask: npt.NDArray[np.int8]  # the same shape, 1 where a token stands, 0 for padding
+    labels: npt.NDArray[np.int64]  # (documents,) index into the manifest's labels
+    ids: npt.NDArray[np.str_]  # (documents,) unique, and independent of the order of the rows
     slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     """By column name, (documents,) the category of each document."""
 
@@ -55,15 +51,12 @@ class PreparedSplit:
 class Manifest:
     """What the prepared data set holds."""
 
-    labels: Tuple[str, ...]
-    """The classes, in the order of their indices."""
-    counts: Mapping[str, int]
-    """Documents per split."""
+    labels: Tuple[str, ...]  # the classes, in the order of their indices
+    counts: Mapping[str, int]  # documents per split
     sequence_length: int
     vocabulary_size: int
     pad_token_id: int
-    digests: Mapping[str, str]
-    """sha256 of each file of the data set, by its path inside it."""
+    digests: Mapping[str, str]  # sha256 of each file of the data set, by its path inside it
     schema_version: int = SCHEMA_VERSION
 
 
@@ -74,25 +67,21 @@ class PreparedData:
     manifest: Manifest
     train: PreparedSplit
     validation: PreparedSplit
-    digest: str
-    """sha256 of manifest.json, and so of everything the data set holds."""
+    digest: str  # sha256 of manifest.json, and so of everything the data set holds
     tokenizer_folder: Path
 
 
 def write_split(folder: Path, split: str, rows: PreparedSplit) -> None:
     """Write ``SPLIT.npz``."""
+    columns = {name: getattr(rows, name) for name in _COLUMNS}
+    columns.update({_SLICE + name: column for name, column in rows.slices.items()})
     with zipfile.ZipFile(folder / f"{split}.npz", "w", zipfile.ZIP_STORED) as archive:
-        for name, array in _columns(rows).items():
+        for name, array in columns.items():
             column = io.BytesIO()
             np.save(column, array, allow_pickle=False)
             # np.savez would write the time of day into the archive.
             entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, column.getvalue())
-
-
-def _columns(rows: PreparedSplit) -> Dict[str, npt.NDArray[Any]]:
-    columns = {name: getattr(rows, name) for name in _COLUMNS}
-    return {**columns, **{_SLICE + name: column for name, column in rows.slices.items()}}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -102,32 +91,28 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def file_digests(folder: Path) -> Dict[str, str]:
-    """sha256 of every file below a folder but the manifest, by its path inside the folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): file_digest(path)
-        for path in files
-        if path.name != MANIFEST
-    }
+    """sha256 of every file of a data set but the manifest, by its path inside the folder."""
+    splits = [folder / f"{split}.npz" for split in SPLITS]
+    files = [*(folder / TOKENIZER).iterdir(), *splits]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
 def read_prepared(folder: Path) -> PreparedData:
     """Read a prepared data set and check every file against the manifest's digests.
 
-    Raises InputError for anything missing, changed, of a wrong shape or another schema version.
+    Raises InputError for anything missing, changed or of another schema version.
     """
     manifest = _read_manifest(folder / MANIFEST)
     for name, expected in sorted(manifest.digests.items()):
-        path = folder / name
-        if not path.is_file():
+        if not (folder / name).is_file():
             raise InputError(f"{name} is missing from the prepared data in {folder}")
-        found = file_digest(path)
+        found = file_digest(folder / name)
         if found != expected:
             raise InputError(
                 f"{name} has sha256 {found}, but {MANIFEST} says {expected}: the prepared data "
                 "were changed after they were written; prepare them again"
             )
-    train, validation = (_read_split(folder, split, manifest) for split in SPLITS)
+    train, validation = (_read_split(folder / f"{split}.npz") for split in SPLITS)
     return PreparedData(
         manifest=manifest,
         train=train,
@@ -139,43 +124,23 @@ def read_prepared(folder: Path) -> PreparedData:
 
 def _read_manifest(path: Path) -> Manifest:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        fields: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = fields.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise InputError(f"{path}: schema_version is {version!r}, expected {SCHEMA_VERSION}")
+        fields["labels"] = tuple(fields["labels"])
+        return Manifest(**fields)
     except FileNotFoundError as error:
         raise InputError(
             f"{path} is missing; the channel must hold the output of training.prepare"
         ) from error
-    except ValueError as error:
-        raise InputError(f"{path} is not readable JSON: {error}") from error
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InputError(f"{path}: schema_version is {version!r}, expected {SCHEMA_VERSION}")
-    try:
-        fields: Dict[str, Any] = {**raw, "labels": tuple(raw["labels"])}
-        manifest = Manifest(**fields)
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} does not have the fields of a manifest: {error}") from error
-    return manifest
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not the manifest of a prepared data set: {error}") from error
 
 
-def _read_split(folder: Path, split: str, manifest: Manifest) -> PreparedSplit:
-    path = folder / f"{split}.npz"
-    columns: Dict[str, Any] = {}
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            for name in _COLUMNS:
-                columns[name] = stored[name]
-            columns["slices"] = {
-                name[len(_SLICE) :]: stored[name]
-                for name in stored.files
-                if name.startswith(_SLICE)
-            }
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    rows = PreparedSplit(**columns)
-    documents = manifest.counts.get(split)
-    if rows.input_ids.shape != (documents, manifest.sequence_length):
-        raise InputError(
-            f"{path}: input_ids have shape {rows.input_ids.shape}, {MANIFEST} says "
-            f"{(documents, manifest.sequence_length)}"
-        )
-    return rows
+def _read_split(path: Path) -> PreparedSplit:
+    with np.load(path, allow_pickle=False) as stored:
+        slices = {
+            name[len(_SLICE) :]: stored[name] for name in stored.files if name.startswith(_SLICE)
+        }
+        return PreparedSplit(**{name: stored[name] for name in _COLUMNS}, slices=slices)

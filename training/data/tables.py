@@ -1,12 +1,13 @@
 """Reads the split files that users bring: csv, jsonl or parquet with a text and a label column.
 
 Further columns may hold categories, by which the validation data can be cut into slices.
+`compilegate.datasets.inspection` looks at local files before anything starts, and gives more advice
+than the errors here.
 """
 
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from compilegate.job import InputError
 
 Records = Iterator[Tuple[str, Mapping[str, Any]]]
+"""Rows by column, each after its place in the file: "line 7" or "row 7"."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +27,7 @@ class Columns:
     text: str
     label: str
     identifier: Optional[str] = None
-    slices: Tuple[str, ...] = ()
-    """Columns of categories."""
-    slices_needed: bool = True
-    """False: a category that is missing or no text is left empty."""
-
-    @property
-    def by_key(self) -> List[Tuple[str, str]]:
-        """Each with the key of a workload that names it."""
-        known = [("data.text", self.text), ("data.label", self.label)]
-        if self.identifier is not None:
-            known.append(("data.id", self.identifier))
-        needed = self.slices if self.slices_needed else ()
-        return [*known, *(("data.slices", name) for name in needed)]
+    slices: Sequence[str] = ()  # columns of categories
 
 
 @dataclass(frozen=True)
@@ -47,29 +37,26 @@ class Row:
     text: str
     label: str
     identifier: Optional[str]
-    place: str
-    """Where the row stood in its file, for messages: "line 7" or "row 7"."""
-    categories: Tuple[str, ...] = ()
-    """One for each of the columns' `slices`."""
+    place: str  # in its file, for messages
+    categories: Tuple[str, ...] = ()  # one for each of the columns' `slices`
 
 
 def read_split(folder: Path, split: str, columns: Columns) -> List[Row]:
     """Read the one file ``SPLIT.csv``, ``SPLIT.jsonl`` or ``SPLIT.parquet`` of a folder.
 
     Labels, identifiers and categories are read as text, whether the file holds strings or whole
-    numbers; a category may be true or false as well. Raises InputError for no file or several, a
-    missing column, a row that cannot be read, an empty text or label, or no rows at all.
+    numbers; a category may be true or false as well. In the training split it may be missing, and
+    is empty then. Raises InputError for no file or several, a missing column, a row that cannot be
+    read, an empty text or label, or no rows at all.
     """
     path = _only_file(folder, split)
-    rows = [_row(path, place, record, columns) for place, record in _READERS[path.suffix](path)]
+    with_slices = split != "train"
+    rows = [
+        _row(f"{path.name} {place}", place, record, columns, with_slices)
+        for place, record in _READERS[path.suffix](path)
+    ]
     if not rows:
         raise InputError(f"{path.name} holds no rows; the {split} split needs at least one")
-    empty = [row for row in rows if not row.text.strip()]
-    if empty:
-        raise InputError(
-            f"{path.name}: {len(empty)} of {len(rows)} texts are empty, the first in "
-            f"{empty[0].place}; remove these rows"
-        )
     return rows
 
 
@@ -77,76 +64,63 @@ def _only_file(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} does not exist")
     candidates = [folder / f"{split}{suffix}" for suffix in _READERS]
-    found = [path for path in candidates if path.is_file()]
-    if not found:
+    files = [path for path in candidates if path.is_file()]
+    if len(files) != 1:
         allowed = ", ".join(path.name for path in candidates)
         present = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-        raise InputError(f"no {split} file in {folder}: expected one of {allowed}; found {present}")
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise InputError(f"{folder} holds {names}; keep exactly one file for the {split} split")
-    return found[0]
+        raise InputError(f"{folder} must hold one of {allowed}; it holds {present}")
+    return files[0]
 
 
-def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) -> Row:
-    for key, column in columns.by_key:
+def _row(
+    where: str, place: str, record: Mapping[str, Any], columns: Columns, with_slices: bool
+) -> Row:
+    needed = {columns.text: "data.text", columns.label: "data.label"}
+    if columns.identifier is not None:
+        needed[columns.identifier] = "data.id"
+    if with_slices:
+        needed.update(dict.fromkeys(columns.slices, "data.slices"))
+    for column, key in needed.items():
         if column not in record:
-            raise InputError(f"{path.name} {place}: {_without(key, column, record)}")
+            raise InputError(
+                f"{where}: no column {column!r}; there are: {', '.join(record) or 'none'}; {key} "
+                "of the workload names it"
+            )
     text = record[columns.text]
-    if not isinstance(text, str):
-        raise InputError(
-            f"{path.name} {place}: column {columns.text!r} holds {_shown(text)}, expected a string"
-        )
+    if not isinstance(text, str) or not text.strip():
+        raise _wrong(where, columns.text, text, "a string that is not empty")
     identifier = columns.identifier
     return Row(
         text=text,
-        label=_name(path, place, columns.label, record[columns.label]),
-        identifier=None
-        if identifier is None
-        else _name(path, place, identifier, record[identifier]),
+        label=_name(where, columns.label, record),
+        identifier=None if identifier is None else _name(where, identifier, record),
         place=place,
-        categories=tuple(_category(path, place, name, record, columns) for name in columns.slices),
+        categories=tuple(_category(where, name, record, with_slices) for name in columns.slices),
     )
 
 
-def _without(key: str, column: str, record: Mapping[str, Any]) -> str:
-    """What to say of a column that is not there."""
-    alike = difflib.get_close_matches(
-        column.lower(), [name.strip().lower() for name in record], n=1
-    )
-    meant = [name for name in record if name.strip().lower() in alike]
-    hint = f" (did you mean {meant[0]!r}?)" if meant else ""
-    return (
-        f"no column {column!r}{hint}; there are: {', '.join(record) or 'none'}; {key} of the "
-        "workload says which it is"
-    )
-
-
-def _category(
-    path: Path, place: str, column: str, record: Mapping[str, Any], columns: Columns
-) -> str:
-    value = record.get(column)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not columns.slices_needed:
-        return str(value) if isinstance(value, (str, int)) else ""
-    return _name(path, place, column, value)
-
-
-def _name(path: Path, place: str, column: str, value: Any) -> str:
+def _name(where: str, column: str, record: Mapping[str, Any]) -> str:
     """A label, identifier or category as text."""
+    value = record[column]
     # bool is an int in Python, but a true among the labels is more likely a slip than a class.
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        raise InputError(
-            f"{path.name} {place}: column {column!r} holds {_shown(value)}, "
-            "expected a string that is not empty or a whole number"
-        )
+        raise _wrong(where, column, value, "a string that is not empty or a whole number")
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _category(where: str, column: str, record: Mapping[str, Any], needed: bool) -> str:
+    value = record.get(column)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if needed:
+        return _name(where, column, record)
+    return str(value) if isinstance(value, (str, int)) else ""
+
+
+def _wrong(where: str, column: str, value: Any, expected: str) -> InputError:
     shown = repr(value)
-    return shown if len(shown) <= 40 else shown[:37] + "..."
+    shown = shown if len(shown) <= 40 else shown[:37] + "..."
+    return InputError(f"{where}: column {column!r} holds {shown}, expected {expected}")
 
 
 def _read_csv(path: Path) -> Records:
@@ -155,7 +129,8 @@ def _read_csv(path: Path) -> Records:
         reader = csv.reader(file, strict=True)
         try:
             header = next(reader, [])
-            _check_header(path, header)
+            if len(set(header)) < len(header):
+                raise InputError(f"{path.name} line 1: the header holds a column more than once")
             for cells in reader:
                 place = f"line {reader.line_num}"
                 if not cells:
@@ -170,44 +145,25 @@ def _read_csv(path: Path) -> Records:
             raise InputError(f"{path.name} line {reader.line_num}: {error}") from error
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{path.name} is not UTF-8 text (its byte {error.start + 1} is "
-                f"0x{error.object[error.start]:02x}); save it as UTF-8, which spreadsheets call "
-                "'CSV UTF-8'"
+                f"{path.name} is not UTF-8 text (byte {error.start + 1} is "
+                f"0x{error.object[error.start]:02x}); save it as UTF-8"
             ) from error
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    """Raises InputError for one that no row can be read by."""
-    if len(header) == 1:
-        separator = next((each for each in (";", "\t", "|") if each in header[0]), None)
-        if separator is not None:
-            raise InputError(
-                f"{path.name} line 1: the columns are separated by {separator!r}, expected ','; "
-                "save the file with commas"
-            )
-    repeated = [name for number, name in enumerate(header) if name in header[:number]]
-    if repeated:
-        raise InputError(
-            f"{path.name} line 1: the header holds {repeated[0]!r} more than once, expected a name "
-            "of its own for each column"
-        )
 
 
 def _read_jsonl(path: Path) -> Records:
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            place = f"line {number}"
             if not line.strip():
                 continue
             try:
                 record = json.loads(line.decode("utf-8"))
             except ValueError as error:
-                raise InputError(f"{path.name} {place} is not a JSON object: {error}") from error
-            if not isinstance(record, dict):
                 raise InputError(
-                    f"{path.name} {place} holds {_shown(record)}, expected a JSON object"
-                )
-            yield place, record
+                    f"{path.name} line {number} is not a JSON object: {error}"
+                ) from error
+            if not isinstance(record, dict):
+                raise InputError(f"{path.name} line {number} is not a JSON object")
+            yield f"line {number}", record
 
 
 def _read_parquet(path: Path) -> Records:

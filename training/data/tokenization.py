@@ -1,16 +1,15 @@
 """The tokenizer of a prepared data set: trained here or taken from a model, saved as files.
 
-Training WordPiece twice on the same texts gives two tokenizers, because the library numbers the
+The library's own training of WordPiece gives two tokenizers for the same texts: it numbers the
 first tokens in the order of a hash map, breaks ties between merges by these numbers, and numbers
-the result by them. `train_wordpiece` is deterministic. Without that no digest of the
-prepared data would mean anything.
+the result by them. `train_wordpiece` is deterministic, so that the prepared data have one digest.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,30 +51,23 @@ class TextEncoder:
         tokenizer.enable_padding(length=sequence_length, pad_id=self.pad_token_id, pad_token=pad)
 
     def encode(self, texts: Sequence[str]) -> Tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
-        """Returns the token ids and the attention mask, both (texts, sequence_length)."""
+        """The token ids and the attention mask, both (texts, sequence_length)."""
         encodings = self._tokenizer.encode_batch(list(texts))
         ids = np.array([encoding.ids for encoding in encodings], dtype=np.int32)
         mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)
         return ids, mask
 
-    def serialized(self) -> str:
-        """The tokenizer as JSON, without padding and truncation.
-
-        Fixed lengths are how the data are prepared, not what a user of the model wants.
-        """
-        plain = Tokenizer.from_str(self._tokenizer.to_str())
-        plain.no_padding()
-        plain.no_truncation()
-        return str(plain.to_str(pretty=True))
-
     def save(self, folder: Path) -> None:
-        """Write the two files that `AutoTokenizer.from_pretrained` of transformers 4 and 5 reads.
+        """Write the two files that `AutoTokenizer.from_pretrained` of transformers 4 and 5 reads,
+        without padding and truncation: fixed lengths are how data are prepared, not what a user of
+        the model wants.
 
         Both versions know the class name written here; the name that transformers 5 writes by
         itself is unknown to 4.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_text(folder / "tokenizer.json", self.serialized())
+        plain = Tokenizer.from_str(self._tokenizer.to_str())
+        plain.no_padding()
+        plain.no_truncation()
         configuration = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self._sequence_length,
@@ -83,9 +75,13 @@ class TextEncoder:
             "clean_up_tokenization_spaces": False,
             **self._special_tokens,
         }
-        _write_text(
-            folder / "tokenizer_config.json", json.dumps(configuration, indent=2, sort_keys=True)
-        )
+        texts = {
+            "tokenizer.json": str(plain.to_str(pretty=True)),
+            "tokenizer_config.json": json.dumps(configuration, indent=2, sort_keys=True),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 def train_wordpiece(texts: Sequence[str], vocabulary: int, sequence_length: int) -> TextEncoder:
@@ -94,23 +90,33 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int, sequence_length: int)
     Equal texts give equal tokenizers, in any order of the texts. All single characters become
     tokens, even where they are more than `vocabulary`.
     """
-    names = list(SPECIAL_TOKENS.values())
+    special = list(SPECIAL_TOKENS.values())
     learner = _bert_tokenizer({})
+    # Tokens of single characters inside words, ``##a``, are numbered here in the alphabet's order,
+    # which breaks ties. Blanks alone split words as far as this needs, and fast.
+    words = {word for text in texts for word in learner.normalizer.normalize_str(text).split()}
+    inner = [f"##{character}" for character in sorted({c for word in words for c in word[1:]})]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary,
-        # What is named here is numbered here: so ties are broken in the alphabet's order.
-        special_tokens=names + _continuations(learner, texts),
-        show_progress=False,
+        vocab_size=vocabulary, special_tokens=special + inner, show_progress=False
     )
     learner.train_from_iterator(texts, trainer)
-    learned = sorted(set(learner.get_vocab()) - set(names))
-    ids = {token: index for index, token in enumerate(names + learned)}
+    learned = sorted(set(learner.get_vocab()) - set(special))
+    ids = {token: index for index, token in enumerate(special + learned)}
     tokenizer = _bert_tokenizer(ids)
-    tokenizer.add_special_tokens(names)
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.BertProcessing(
         ("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])
     )
     return TextEncoder(tokenizer, dict(SPECIAL_TOKENS), sequence_length)
+
+
+def _bert_tokenizer(ids: Dict[str, int]) -> Tokenizer:
+    """WordPiece over these tokens, with BERT's rules for splitting text and joining it again."""
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL_TOKENS["unk_token"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
 
 
 def load_pretrained(model_id: str, sequence_length: int) -> TextEncoder:
@@ -126,42 +132,14 @@ def load_pretrained(model_id: str, sequence_length: int) -> TextEncoder:
         raise InputError(
             f"no tokenizer can be loaded from {model_id!r}: {first_line(error)}"
         ) from error
-    if not getattr(loaded, "is_fast", False):
-        raise InputError(
-            f"the tokenizer of {model_id!r} has no tokenizers implementation (a fast tokenizer), "
-            "which is needed to prepare data"
-        )
     special_tokens = {
         name: str(value)
         for name, value in loaded.special_tokens_map.items()
         if isinstance(value, str)
     }
-    if "pad_token" not in special_tokens:
+    if not getattr(loaded, "is_fast", False) or "pad_token" not in special_tokens:
         raise InputError(
-            f"the tokenizer of {model_id!r} has no padding token, which static shapes need"
+            f"the tokenizer of {model_id!r} must be a fast one (of the library tokenizers) and "
+            "have a padding token, which static shapes need"
         )
     return TextEncoder(loaded.backend_tokenizer, special_tokens, sequence_length)
-
-
-def _bert_tokenizer(ids: Dict[str, int]) -> Tokenizer:
-    """WordPiece over these tokens, with BERT's rules for splitting text and joining it again."""
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL_TOKENS["unk_token"]))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    return tokenizer
-
-
-def _continuations(tokenizer: Tokenizer, texts: Sequence[str]) -> List[str]:
-    """The tokens of single characters inside words, ``##a``, in the alphabet's order.
-
-    Splitting at blanks only finds all that the tokenizer's finer splitting does, and is faster.
-    """
-    words: Set[str] = set()
-    for text in texts:
-        words.update(tokenizer.normalizer.normalize_str(text).split())
-    return [f"##{character}" for character in sorted({c for word in words for c in word[1:]})]
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")

@@ -78,12 +78,12 @@ def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(nam
         f"--{option.name}={hyperparameter_of(value)}" for option, value in set_.items()
     ]
     chosen = {option.name: value for option, value in set_.items()}
-    job = read_arguments([*words, *words_of_options], FOLDERS)
-    assert job.compiler_settings == declarations()[name].settings(chosen)
+    job = read_arguments([*words, *told], FOLDERS)
+    assert job.config.options == declarations()[name].settings(chosen)
     # What is left out has its default on both sides.
     assert declared(name).options_given == {}
     defaults = {option.name: option.default for option in options}
-    assert read_arguments(words, FOLDERS).compiler_settings == defaults
+    assert read_arguments(words, FOLDERS).config.options == defaults
 
 
 @pytest.mark.parametrize("option", compiler_options().values(), ids=lambda option: option.name)
@@ -98,7 +98,7 @@ def test_an_option_is_refused_with_a_compiler_that_lacks_it(option: Any) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_its_record_has_the_declared_proof(name: str) -> None:
     if name in ("xla", "training-compiler", "neuron"):
-        pytest.importorskip("torch_xla", reason="tests/training/jobs/test_xla_job.py runs it")
+        pytest.importorskip("torch_xla", reason="tests/training/jobs/test_xla.py runs it")
     compiler = load_compiler(name)
     assert compiler.graphs() >= 0
     record = compiler.record(0.0, 0)
