@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -82,10 +83,15 @@ def exists(name: str) -> bool:
     """Whether a dotted name is a module, or an attribute of one."""
     module, _, attribute = name.rpartition(".")
     try:
-        importlib.import_module(name)
-    except ModuleNotFoundError:
-        return module != "" and hasattr(importlib.import_module(module), attribute)
-    return True
+        if importlib.util.find_spec(name) is not None:
+            return True
+    except ModuleNotFoundError:  # what is above it is no package
+        pass
+    found = importlib.util.find_spec(module)
+    try:
+        return found is not None and hasattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError:  # of a framework that is not installed here
+        return f"class {attribute}" in Path(str(found and found.origin)).read_text(encoding="utf-8")
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:
