@@ -2,8 +2,8 @@
 
     .venv/bin/python tools/release.py 0.2.0
 
-Nothing is pushed. Refused: a version below the present one, changes that are not
-committed, a tag that exists, a changelog with nothing under "Unreleased".
+Nothing is pushed. Refused: a version below the declared one, changes that are not committed, a tag
+that exists, a changelog with nothing under "Unreleased".
 """
 
 from __future__ import annotations
