@@ -18,7 +18,7 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError
 
-from compilegate.account.errors import DeniedError, NotDeployedError, absent_allowed, asking
+from compilegate.account.errors import DeniedError, NotDeployedError, absent_allowed, aws_errors
 from compilegate.account.executions import running_execution
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE
@@ -64,7 +64,7 @@ def remove(project: Project, session: AwsSession, stacks: Iterable[str]) -> None
                     f"{stack}: an execution is running; stop it with: compilegate aws stop "
                     f"{running}"
                 )
-        with asking(f"delete the stack {stack}"):
+        with aws_errors(f"delete the stack {stack}"):
             client.delete_stack(StackName=stack)
             client.get_waiter("stack_delete_complete").wait(StackName=stack)
         print(f"{stack}: removed")
@@ -79,7 +79,7 @@ def adopt(project: Project, session: AwsSession) -> None:
     """
     names, deployed = project.names, _deployed(session)
     key, bucket = None, names.bucket(session.account, session.region)
-    with asking(f"read the encryption of {bucket}"), absent_allowed():
+    with aws_errors(f"read the encryption of {bucket}"), absent_allowed():
         (rule,) = session.client("s3").get_bucket_encryption(
             Bucket=bucket, ExpectedBucketOwner=session.account
         )["ServerSideEncryptionConfiguration"]["Rules"]
@@ -96,7 +96,7 @@ def adopt(project: Project, session: AwsSession) -> None:
         stack, group = names.workload_stack(workload.name), names.model_package_group(workload)
         if stack in deployed:
             continue
-        with asking(f"look for the group {group}"), absent_allowed():
+        with aws_errors(f"look for the group {group}"), absent_allowed():
             arn = session.client("sagemaker").describe_model_package_group(
                 ModelPackageGroupName=group
             )["ModelPackageGroupArn"]
@@ -108,7 +108,7 @@ def adopt(project: Project, session: AwsSession) -> None:
 
 def _deployed(session: AwsSession) -> set[str]:
     """The names of all stacks of the account and region."""
-    with asking("list the stacks of the project"):
+    with aws_errors("list the stacks of the project"):
         stacks = session.listed("cloudformation", "describe_stacks", "Stacks")
         return {each["StackName"] for each in stacks if each["StackStatus"] not in GONE}
 

@@ -73,7 +73,7 @@ _REFUSALS = {
     r"LimitExceededException|RequestLimitExceeded": (
         "AWS refused {operation} as too frequent ({code}), even at attempt {tries}; try again later"
     ),
-    r".*": "{operation} was refused ({code}): {said}",
+    r".*": "{operation} was refused ({code}): {message}",
 }
 """Why nothing came of a request, by the code of the answer."""
 _DENIED = re.compile(r"AccessDenied(Exception)?|UnauthorizedOperation|Forbidden|403")
@@ -84,7 +84,7 @@ _DENIED_ACTION = re.compile(
 
 
 @contextmanager
-def asking(what: str) -> Iterator[None]:
+def aws_errors(what: str) -> Iterator[None]:
     """Turn boto3's errors into sentences; `what` completes "cannot ...": `read the stack X`.
 
     Raises an AwsError of the kind that the failure is.
@@ -106,10 +106,10 @@ def asking(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def configuring(what: str) -> Iterator[None]:
-    """As `asking`, and for what botocore raises about settings that it cannot use."""
+def configuration_errors(what: str) -> Iterator[None]:
+    """As `aws_errors`, and for what botocore raises about settings that it cannot use."""
     try:
-        with asking(what):
+        with aws_errors(what):
             yield
     except ValueError as error:
         raise AwsError(
@@ -119,7 +119,7 @@ def configuring(what: str) -> Iterator[None]:
 
 @contextmanager
 def absent_is(absence: AwsError | None) -> Iterator[None]:
-    """Within `asking`: raise this one when the service says that what was named is not there, or,
+    """Within `aws_errors`: raise this one when the service says that what was named is not there;
     without one, go on behind the block."""
     try:
         yield
@@ -144,15 +144,18 @@ def _is_absent(error: ClientError) -> bool:
 
 def _refusal(what: str, error: ClientError) -> AwsError:
     details, operation = error.response.get("Error", {}), error.operation_name
-    code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
+    code, message = (
+        details.get("Code", ""),
+        _first_line(details.get("Message") or "no reason given"),
+    )
     if _DENIED.fullmatch(code):
-        return _denial(what, operation, said)
+        return _denial(what, operation, message)
     if code.isdecimal() and int(code) >= SERVER_FAULTS:
-        return _unreachable(what, f"{code} {said}")
+        return _unreachable(what, f"{code} {message}")
     tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
     why = next(text for codes, text in _REFUSALS.items() if re.fullmatch(codes, code))
     return AwsError(
-        f"cannot {what}: {why.format(operation=operation, code=code, tries=tries, said=said)}"
+        f"cannot {what}: {why.format(operation=operation, code=code, tries=tries, message=message)}"
     )
 
 
@@ -163,8 +166,8 @@ def _unreachable(what: str, instead: str) -> AwsError:
     )
 
 
-def _denial(what: str, operation: str, said: str) -> DeniedError:
-    found, denied = _DENIED_ACTION.search(said), operation
+def _denial(what: str, operation: str, message: str) -> DeniedError:
+    found, denied = _DENIED_ACTION.search(message), operation
     if found is not None:
         resource = (found["resource"] or "").rstrip(".")
         denied = found["action"].rstrip(".") + (f" on {resource}" if resource else "")

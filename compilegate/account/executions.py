@@ -19,7 +19,7 @@ from compilegate.account.errors import (
     VanishedError,
     absent_allowed,
     absent_is,
-    asking,
+    aws_errors,
 )
 from compilegate.account.object_store import download, names_below, parts_of
 from compilegate.account.registry import described_model
@@ -119,7 +119,10 @@ def start_execution(
     Raises NotDeployedError when there is no such pipeline, else AwsError.
     """
     bound = {} if at_once is None else {"MaxParallelExecutionSteps": at_once}
-    with asking(f"start an execution of {pipeline}"), absent_is(_no_pipeline(pipeline, session)):
+    with (
+        aws_errors(f"start an execution of {pipeline}"),
+        absent_is(_no_pipeline(pipeline, session)),
+    ):
         answer = session.client("sagemaker").start_pipeline_execution(
             PipelineName=pipeline,
             PipelineParameters=[
@@ -133,7 +136,7 @@ def start_execution(
 
 def stop_execution(session: AwsSession, arn: str) -> None:
     """Ask the service to stop an execution; its running jobs are stopped with it."""
-    with asking(f"stop the execution {arn}"), absent_is(_vanished(arn)):
+    with aws_errors(f"stop the execution {arn}"), absent_is(_vanished(arn)):
         session.client("sagemaker").stop_pipeline_execution(
             PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex
         )
@@ -141,7 +144,7 @@ def stop_execution(session: AwsSession, arn: str) -> None:
 
 def read_pipeline(session: AwsSession, name: str) -> str:
     """The definition of a deployed pipeline, JSON. Raises NotDeployedError, AwsError."""
-    with asking(f"read the pipeline {name}"), absent_is(_no_pipeline(name, session)):
+    with aws_errors(f"read the pipeline {name}"), absent_is(_no_pipeline(name, session)):
         answer = session.client("sagemaker").describe_pipeline(PipelineName=name)
     return str(answer["PipelineDefinition"])
 
@@ -149,14 +152,17 @@ def read_pipeline(session: AwsSession, name: str) -> str:
 def execution_parameters(session: AwsSession, arn: str) -> dict[str, str]:
     """What an execution was given, by the name of the parameter. Raises AwsError."""
     operation, member = "list_pipeline_parameters_for_execution", "PipelineParameters"
-    with asking(f"read the parameters of {arn}"):
+    with aws_errors(f"read the parameters of {arn}"):
         found = session.listed("sagemaker", operation, member, PipelineExecutionArn=arn)
         return {each["Name"]: each["Value"] for each in found}
 
 
 def executions_of(session: AwsSession, pipeline: str, **since: Any) -> Iterator[dict[str, Any]]:
     """The service's summaries of a pipeline's executions, newest first."""
-    with asking(f"list the executions of {pipeline}"), absent_is(_no_pipeline(pipeline, session)):
+    with (
+        aws_errors(f"list the executions of {pipeline}"),
+        absent_is(_no_pipeline(pipeline, session)),
+    ):
         yield from session.listed(
             "sagemaker",
             "list_pipeline_executions",
@@ -193,27 +199,27 @@ def past_executions(
     """
     client = session.client("s3")
     bucket, prefix = parts_of(f"{verdicts}/")
-    kept: dict[str, tuple[float, bytes]] = {}
-    with asking(f"read the verdicts in {verdicts}"):
+    stored: dict[str, tuple[float, bytes]] = {}
+    with aws_errors(f"read the verdicts in {verdicts}"):
         for item in session.listed(
             "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix
         ):
             execution, _, name = item["Key"].removeprefix(prefix).partition("/")
             if name == VERDICT_FILE:
                 body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
-                kept[execution] = item["LastModified"].timestamp(), body
+                stored[execution] = item["LastModified"].timestamp(), body
     for one in executions_of(session, pipeline):
         execution = one["PipelineExecutionArn"].rpartition("/")[2]
-        _, verdict = kept.pop(execution, (0.0, None))
+        _, verdict = stored.pop(execution, (0.0, None))
         yield execution, one["StartTime"].timestamp(), one["PipelineExecutionStatus"], verdict
-    for execution, (when, verdict) in kept.items():
+    for execution, (when, verdict) in stored.items():
         yield execution, when, "unknown", verdict
 
 
 def read_execution(session: AwsSession, arn: str, home: Path = Path()) -> SageMakerExecution:
     """The execution as it is now; its files are fetched into `home`. Raises VanishedError."""
     client = session.client("sagemaker")
-    with asking(f"read the execution {arn}"), absent_is(_vanished(arn)):
+    with aws_errors(f"read the execution {arn}"), absent_is(_vanished(arn)):
         # The status first: of an execution that has ended, the steps that follow are final.
         described = client.describe_pipeline_execution(PipelineExecutionArn=arn)
         steps = {step.name: step for step in map(_step, list_steps(session, arn))}
@@ -247,13 +253,13 @@ def list_steps(session: AwsSession, arn: str) -> Iterator[dict[str, Any]]:
     )
 
 
-def known(statuses: type[Status], said: str) -> Status:
+def known(statuses: type[Status], name: str) -> Status:
     """The status that the service names. Raises AwsError for one that came up later."""
     try:
-        return statuses(said)
+        return statuses(name)
     except ValueError as error:
         raise AwsError(
-            f"SageMaker answers with the status {said!r}, allowed: {', '.join(statuses)}; "
+            f"SageMaker answers with the status {name!r}, allowed: {', '.join(statuses)}; "
             "a newer version of this program may know it"
         ) from error
 
@@ -340,7 +346,7 @@ class SageMakerExecutor:
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
         """Fetch the gate's files, the repros beside, from where the execution has put them."""
-        with _losing(result):
+        with _results_lost(result):
             for name, uri in self._processing_outputs(result):
                 try:
                     # Listed: a role that may list its prefixes alone gets 403 for a missing object.
@@ -391,7 +397,7 @@ class SageMakerExecutor:
         for step in reversed([*result.steps.values()]):
             if step.type != PROCESSING or step.status is not StepStatus.SUCCEEDED or step.cached:
                 continue
-            with asking(f"read the processing job {step.job_name}"):
+            with aws_errors(f"read the processing job {step.job_name}"):
                 job = client.describe_processing_job(ProcessingJobName=step.job_name)
             for output in job.get("ProcessingOutputConfig", {}).get("Outputs", []):
                 if "S3Output" in output:
@@ -416,7 +422,7 @@ class SageMakerExecutor:
             return ()
         client, group = self.session.client("logs"), _log_group(step.type)
         events = []
-        with asking(f"read the log of {step.job_name}"), absent_allowed():
+        with aws_errors(f"read the log of {step.job_name}"), absent_allowed():
             streams = client.describe_log_streams(
                 logGroupName=group, logStreamNamePrefix=f"{step.job_name}/"
             )["logStreams"]
@@ -432,7 +438,7 @@ class SageMakerExecutor:
 
 
 @contextmanager
-def _losing(result: ExecutionResult) -> Iterator[None]:
+def _results_lost(result: ExecutionResult) -> Iterator[None]:
     try:
         yield
     except (AwsError, OSError) as error:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
-from compilegate.account.errors import AwsError, absent_allowed, asking
+from compilegate.account.errors import AwsError, absent_allowed, aws_errors
 from compilegate.account.session import AwsSession, read_outputs
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
@@ -154,7 +154,7 @@ def start_builds(
         after = status.build.id if status.build is not None else "none"
         token = hashlib.sha256(f"{status.deployed} after {after}".encode()).hexdigest()
         variables = [{"name": name, "value": value} for name, value in status.variables.items()]
-        with asking(f"start the build of {image}"):
+        with aws_errors(f"start the build of {image}"):
             try:
                 answer = session.client("codebuild").start_build(
                     projectName=status.project,
@@ -196,7 +196,7 @@ def follow_builds(
 
 def _is_there(session: AwsSession, repository: str, tag: str) -> bool:
     named = {"repositoryName": repository, "imageIds": [{"imageTag": tag}]}
-    with asking(f"look for {repository}:{tag}"), absent_allowed():
+    with aws_errors(f"look for {repository}:{tag}"), absent_allowed():
         session.client("ecr").describe_images(**named)
         return True
     return False
@@ -206,7 +206,7 @@ def _findings(session: AwsSession, repository: str, tag: str) -> Mapping[str, in
     """What the scan of an image found; None if it was not scanned, or the scan is still running."""
     answer: Mapping[str, Any] = {}
     named = {"repositoryName": repository, "imageId": {"imageTag": tag}}
-    with asking(f"read the scan of {repository}:{tag}"), absent_allowed():
+    with aws_errors(f"read the scan of {repository}:{tag}"), absent_allowed():
         answer = session.client("ecr").describe_image_scan_findings(**named)
     if answer.get("imageScanStatus", {}).get("status") not in ("COMPLETE", "ACTIVE"):
         return None
@@ -216,7 +216,7 @@ def _findings(session: AwsSession, repository: str, tag: str) -> Mapping[str, in
 
 def _latest_builds(session: AwsSession, project: str) -> dict[str, Build]:
     """The latest build of each image, `REPOSITORY:TAG`, among the project's last hundred."""
-    with asking(f"look for builds of {project}"):
+    with aws_errors(f"look for builds of {project}"):
         ids = session.client("codebuild").list_builds_for_project(
             projectName=project, sortOrder="DESCENDING"
         )["ids"]
@@ -227,7 +227,7 @@ def _latest_builds(session: AwsSession, project: str) -> dict[str, Build]:
 def _read_builds(session: AwsSession, ids: list[str]) -> list[Build]:
     if not ids:
         return []
-    with asking("read the builds"):
+    with aws_errors("read the builds"):
         answer = session.client("codebuild").batch_get_builds(ids=ids)
     if answer.get("buildsNotFound"):
         raise AwsError(f"cannot read the builds: {', '.join(answer['buildsNotFound'])} is gone")
@@ -252,8 +252,8 @@ def _build(described: Mapping[str, Any]) -> Build:
 def _reasons(phases: list[Mapping[str, Any]]) -> Iterator[str]:
     for phase in phases:
         if phase.get("phaseStatus") not in (None, "SUCCEEDED", "IN_PROGRESS"):
-            said = " ".join(each.get("message", "") for each in phase.get("contexts", []))
-            yield f"{phase['phaseType'].lower()}: {said.strip() or phase['phaseStatus'].lower()}"
+            reason = " ".join(each.get("message", "") for each in phase.get("contexts", []))
+            yield f"{phase['phaseType'].lower()}: {reason.strip() or phase['phaseStatus'].lower()}"
 
 
 MANIFESTS = (
@@ -272,7 +272,7 @@ def base_digest(session: AwsSession, image: ImageFolder) -> str:
     repository, tag = ecr_repository(uri), uri.rpartition(":")[2]
     if repository is None:
         return _registry_digest(uri)
-    with asking(f"look up {repository.name}:{tag} in the registry of {repository.account}"):
+    with aws_errors(f"look up {repository.name}:{tag} in the registry of {repository.account}"):
         found = (
             session.in_region(repository.region)
             .client("ecr")
@@ -324,5 +324,5 @@ def _token(challenge: str) -> str:
         raise AwsError("the registry wants a login, and names no place for a token")
     address = f"{realm}?{urllib.parse.urlencode(given)}"
     with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310
-        said = json.load(answer)
-    return str(said.get("token") or said.get("access_token"))
+        document = json.load(answer)
+    return str(document.get("token") or document.get("access_token"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
-from compilegate.account.errors import AwsError, asking
+from compilegate.account.errors import AwsError, aws_errors
 from compilegate.account.session import AwsSession
 from compilegate.datasets import Announce, RawData
 from compilegate.job.files import whole_file
@@ -36,7 +36,7 @@ def parts_of(uri: str) -> tuple[str, str]:
 def names_below(session: AwsSession, uri: str) -> list[str]:
     """The objects below this URI, relative to it, in order. Raises AwsError."""
     bucket, prefix = parts_of(f"{uri}/")
-    with asking(f"list {uri}"):
+    with aws_errors(f"list {uri}"):
         found = session.listed("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
         names = [item["Key"].removeprefix(prefix) for item in found]
     return [name for name in names if name and not name.endswith("/")]
@@ -45,7 +45,7 @@ def names_below(session: AwsSession, uri: str) -> list[str]:
 def object_at(session: AwsSession, uri: str) -> bytes | None:
     bucket, key = parts_of(uri)
     client = session.client("s3")
-    with asking(f"read {uri}"):
+    with aws_errors(f"read {uri}"):
         # Listed first: a role that may list its prefixes alone gets 403 for a missing object.
         found = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents")
         if not found or found[0]["Key"] != key:
@@ -57,7 +57,7 @@ def object_at(session: AwsSession, uri: str) -> bytes | None:
 def download(session: AwsSession, uri: str, target: Path) -> None:
     """Write an object's content to a file, whole or not at all. Raises AwsError."""
     bucket, key = parts_of(uri)
-    with asking(f"read {uri}"), whole_file(target) as part:
+    with aws_errors(f"read {uri}"), whole_file(target) as part:
         session.client("s3").download_file(bucket, key, str(part))
 
 
@@ -96,7 +96,7 @@ def stage_raw_data(
 def _upload(session: AwsSession, source: Path, uri: str, sent: Callable[[int], None]) -> None:
     """Write one object, whole or not at all: large files in parts that count once all are there."""
     bucket, key = parts_of(uri)
-    with asking(f"write {uri}"):
+    with aws_errors(f"write {uri}"):
         try:
             session.client("s3").upload_file(str(source), bucket, key, Callback=sent)
         except S3UploadFailedError as error:

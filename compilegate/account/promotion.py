@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from compilegate.access import Arns
-from compilegate.account.errors import AwsError, DeniedError, absent_allowed, asking
+from compilegate.account.errors import AwsError, DeniedError, absent_allowed, aws_errors
 from compilegate.account.object_store import parts_of
 from compilegate.account.registry import (
     APPROVED,
@@ -36,7 +36,7 @@ PROMOTED_FROM = "promoted_from"
 """The metadata that says which model of the stage before it is."""
 REPORTS = (REPORT_FILE, REPORT_MARKDOWN_FILE)
 """What lies beside a verdict for people; some executions leave none."""
-_KEPT = ("ModelPackageDescription", "InferenceSpecification", "ModelMetrics", "ModelCard")
+_COPIED = ("ModelPackageDescription", "InferenceSpecification", "ModelMetrics", "ModelCard")
 _OF_THE_COPY = "ModelDataETag"
 """S3 may give a copy another."""
 _NOT_FOR_US = ("403", "404", "AccessDenied", "NoSuchKey")
@@ -74,17 +74,17 @@ class Promotion:
         for model in self.registry.models(group):
             if model.metadata.get(PROMOTED_FROM) == there.arn:
                 return model, False
-        kept = {key: there.description[key] for key in _KEPT if there.description.get(key)}
-        for container in _containers(kept):
+        copied = {key: there.description[key] for key in _COPIED if there.description.get(key)}
+        for container in _containers(copied):
             self._take_image_of_this_region(container)
         moved = {uri: self._copied(uri) for uri in dict.fromkeys(_uris(there))}
         if "verdict" in there.metadata:
             for name in REPORTS:
                 self._copied(f"{there.metadata['verdict'].rpartition('/')[0]}/{name}", needed=False)
         metadata = {**_replaced(there.metadata, moved), PROMOTED_FROM: there.arn}
-        with asking(f"register {there.name}"):
+        with aws_errors(f"register {there.name}"):
             made = self.session.client("sagemaker").create_model_package(
-                **_replaced(kept, moved),
+                **_replaced(copied, moved),
                 ModelPackageGroupName=f"{self.registry.project}-{group}",
                 ModelApprovalStatus=WAITING,
                 CustomerMetadataProperties=metadata,
@@ -140,10 +140,14 @@ class Promotion:
         """What `:TAG` or `@DIGEST` stands for there; None where nothing does."""
         of = {"imageDigest" if named.startswith("@") else "imageTag": named[1:]}
         client = self.session.in_region(region).client("ecr")
-        asked = {"registryId": self.source.account, "repositoryName": repository, "imageIds": [of]}
+        request = {
+            "registryId": self.source.account,
+            "repositoryName": repository,
+            "imageIds": [of],
+        }
         # Of another account's repository that is not there, AWS says that it is denied.
-        with suppress(DeniedError), asking(f"look for {repository}{named}"), absent_allowed():
-            return str(client.describe_images(**asked)["imageDetails"][0]["imageDigest"])
+        with suppress(DeniedError), aws_errors(f"look for {repository}{named}"), absent_allowed():
+            return str(client.describe_images(**request)["imageDetails"][0]["imageDigest"])
         return None
 
     def _copied(self, uri: str, *, needed: bool = True) -> str:
@@ -155,7 +159,7 @@ class Promotion:
             return target
         source = self.session.in_region(self.source.region).client("s3")
         here = self.session.client("s3")
-        with asking(f"copy {uri} to {target}"):
+        with aws_errors(f"copy {uri} to {target}"):
             try:
                 here.copy({"Bucket": bucket, "Key": key}, self.bucket, key, SourceClient=source)
             except ClientError as error:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from compilegate.access import Arns
-from compilegate.account.errors import AwsError, absent_is, asking
+from compilegate.account.errors import AwsError, absent_is, aws_errors
 from compilegate.account.object_store import object_at
 from compilegate.account.session import AwsSession
 
@@ -56,7 +56,7 @@ class Registry:
     def groups(self) -> list[str]:
         operation, member = "list_model_package_groups", "ModelPackageGroupSummaryList"
         ours = f"{self.project}-"
-        with asking("list the model package groups"):
+        with aws_errors("list the model package groups"):
             groups = self.session.listed("sagemaker", operation, member, NameContains=ours)
             found = [str(group["ModelPackageGroupName"]) for group in groups]
         return sorted(name for name in found if name.startswith(ours))
@@ -70,7 +70,7 @@ class Registry:
                 f"{self.session.region}; there are: {', '.join(groups) or 'none'}"
             )
         operation, member = "list_model_packages", "ModelPackageSummaryList"
-        with asking(f"list the models of {name}"):
+        with aws_errors(f"list the models of {name}"):
             listed = self.session.listed("sagemaker", operation, member, ModelPackageGroupName=name)
             arns = [str(package["ModelPackageArn"]) for package in listed]
         found = [described_model(self.session, arn) for arn in arns]
@@ -96,13 +96,13 @@ class Registry:
         why = before.description.get("ApprovalDescription")
         if before.approval == status and reason in {None, why}:
             return before
-        said = before.description.get("ModelPackageStatus", COMPLETED)
-        if said != COMPLETED:
-            raise AwsError(f"{before.name} is {said}, allowed: a model that is {COMPLETED}")
+        registration = before.description.get("ModelPackageStatus", COMPLETED)
+        if registration != COMPLETED:
+            raise AwsError(f"{before.name} is {registration}, allowed: a model that is {COMPLETED}")
         request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
         if reason is not None:
             request["ApprovalDescription"] = reason
-        with asking(f"decide about {before.name}"):
+        with aws_errors(f"decide about {before.name}"):
             self.session.client("sagemaker").update_model_package(**request)
         after = described_model(self.session, before.arn)
         # The service has no condition on what was there before, so it is asked what is there now.
@@ -128,7 +128,7 @@ def described_model(session: AwsSession, arn: str) -> RegisteredModel:
         f"there is no model {name} in account {account}, {region}; list them with: "
         "compilegate models --aws"
     )
-    with asking(f"read {name}"), absent_is(missing):
+    with aws_errors(f"read {name}"), absent_is(missing):
         client = session.in_region(region).client("sagemaker")
         answer = client.describe_model_package(ModelPackageName=arn)
     answer.pop("ResponseMetadata", None)

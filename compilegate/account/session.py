@@ -20,8 +20,8 @@ from compilegate.account.errors import (
     NotDeployedError,
     WebPageError,
     absent_is,
-    asking,
-    configuring,
+    aws_errors,
+    configuration_errors,
     no_region,
 )
 
@@ -42,7 +42,7 @@ class AwsSession:
         return replace(self, region=region)
 
     def client(self, service: str) -> Any:
-        with configuring(f"speak to {service}"):
+        with configuration_errors(f"speak to {service}"):
             return _client(self.session, service, self.region, self.config)
 
     def listed(
@@ -55,7 +55,7 @@ class AwsSession:
     @cached_property
     def account(self) -> str:
         """The twelve digits of the account. Raises AwsError."""
-        with asking("find out which AWS account this is"):
+        with aws_errors("find out which AWS account this is"):
             return str(self.client("sts").get_caller_identity()["Account"])
 
     @property
@@ -69,7 +69,7 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     `region` is what the settings say, else it is that of the environment. With `account`, the
     credentials have to be of that account. Raises AwsError.
     """
-    with configuring("open a session with AWS"):
+    with configuration_errors("open a session with AWS"):
         core = botocore.session.get_session()
         core.register("before-parse", refuse_web_pages)
         session = boto3.Session(botocore_session=core)
@@ -143,7 +143,7 @@ def read_outputs(session: AwsSession, stack: str) -> StackOutputs:
         f"there is no stack {stack} in account {session.account}, {session.region}; "
         "deploy it with: make deploy"
     )
-    with asking(f"read the stack {stack}"), absent_is(missing):
+    with aws_errors(f"read the stack {stack}"), absent_is(missing):
         client = session.client("cloudformation")
         (described,) = client.describe_stacks(StackName=stack)["Stacks"]
     outputs = described.get("Outputs", [])

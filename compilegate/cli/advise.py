@@ -126,7 +126,7 @@ class Execution(NamedTuple):
     name: str
     began: float
     verdict: Verdict
-    seen: Observations | None
+    observations: Observations | None
     """None where they cannot be read."""
 
 
@@ -141,7 +141,9 @@ def known_facts(
     """What is known of a workload; `region` is whose prices hold, and `done` has finished
     executions. Compilegate's own program has no obstacles."""
     root = source_folder_of(workload, path)
-    timings = (timing_of(it.name, it.began, it.seen) for it in done if it.seen is not None)
+    timings = (
+        timing_of(it.name, it.began, it.observations) for it in done if it.observations is not None
+    )
     return facts_of(
         workload,
         libraries=imported_libraries(workload, path),
@@ -178,9 +180,9 @@ def experiences(
             with suppress(CompilegateError):
                 facts[name] = known_facts(project, read_workload(path), path, region)
     for each in done:
-        if each.seen is not None:
+        if each.observations is not None:
             of = facts[each.verdict.workload]
-            found += experiences_of(each.name, each.began, each.verdict, each.seen, of)
+            found += experiences_of(each.name, each.began, each.verdict, each.observations, of)
     return tuple(found)
 
 
@@ -195,12 +197,12 @@ def executions(home: Path) -> tuple[Execution, ...]:
 
     found = []
     for path in paths:
-        seen = None
+        observations = None
         with suppress(OSError, ObservationsError):
-            seen = Observations.from_json((path.parent / OBSERVATIONS_FILE).read_bytes())
+            observations = Observations.from_json((path.parent / OBSERVATIONS_FILE).read_bytes())
         with suppress(OSError, VerdictError):
             verdict = Verdict.from_json(path.read_bytes())
-            found.append(Execution(path.parent.name, _began(path.parent), verdict, seen))
+            found.append(Execution(path.parent.name, _began(path.parent), verdict, observations))
     return tuple(sorted(found, key=lambda each: each.began, reverse=True))
 
 

@@ -86,8 +86,7 @@ def command(
 
     PATH is a file, a folder or a notebook (.ipynb). Nothing is imported or run. The first line says
     which training loops were found, what was followed from there and what was not. A comment
-    `# compilegate: ignore[RULE] reason` on the line, or on its own above it, ignores a finding. A
-    file that cannot be read is one line on standard error, and the others are still checked.
+    `# compilegate: ignore[RULE] reason` on the line, or on its own above it, ignores a finding.
 
     The exit status tells the gravest finding, from --fail-on on: 6 an error, 7 a warning, 8 a note.
     It is 2 where no training loop was found, for then nothing was checked.

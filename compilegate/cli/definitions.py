@@ -192,11 +192,9 @@ def compile_command(
       compilegate pipeline compile news-topics --account 123456789012 --objects upload
 
     The same workload gives the same bytes in every run and on every machine; AWS is not called.
-    Every step's request is checked against the service's own shapes. The account's names (bucket,
-    roles, images) are stand-ins that a local run understands. With --account they are those that
-    infra/settings.toml gives them in that account, for a definition that other tools than
-    `make deploy` deploy; `compilegate aws roles` prints the roles that go with it. Where no
-    candidate of such a design can pass the gate, a note says so.
+    Every step's request is checked against the service's own shapes. Bucket, roles and images have
+    names that a local run understands; with --account those that infra/settings.toml gives them,
+    for other tools than `make deploy`; `compilegate aws roles` prints the roles that go with it.
     """
     from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
 

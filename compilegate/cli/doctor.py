@@ -50,13 +50,9 @@ def command(
     Nothing is installed or changed. A job examines the image and the instance that an arm trains
     in, and always tries the compilers. The exit status is 0 whatever was found.
 
-    An instance type is answered with its accelerator, how many, memory and compute capability.
-    Where COMPILEGATE_MACHINE holds that, a job takes itself to be there, and this machine's
-    processor computes in the accelerator's place: what the job would do, refuse and record is
-    seen before an instance is paid for. Its times and its memory are this machine's.
-
-    \b
-      export COMPILEGATE_MACHINE=$(compilegate doctor ml.p3.2xlarge)
+    A job with COMPILEGATE_MACHINE=$(compilegate doctor ml.p3.2xlarge) takes itself to be on that
+    instance, and this machine's processor computes in the accelerator's place: what the job would
+    do, refuse and record is known before an instance is paid for. Its times are this machine's.
     """
     if trying and subject is not None:
         raise click.UsageError("--try is for this machine; the jobs of a workload always try")

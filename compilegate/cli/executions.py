@@ -78,12 +78,9 @@ def command(
       compilegate executions --all           the portfolio, a line for each workload
       compilegate executions --prune --older-than 30d --dry-run
 
-    The beginning of an ID is enough. Change points of a workload are marked: another posture,
-    another registered arm, other code, images or data, and what a person decided. With --aws it
-    goes by the verdicts that the account's bucket keeps, and by the posture's record there;
-    `compilegate aws watch` shows one execution on SageMaker.
-
-    Pruning keeps what is registered, what the step cache serves, and what runs.
+    The beginning of an ID is enough. A workload's changes are marked: of posture, registered arm,
+    code, images and data, and by a person. With --aws it goes by the verdicts and the posture's
+    record in the account. Pruning keeps what is registered, what the step cache serves, what runs.
     """
     if not pruning:
         refuse_given({"--older-than", "--larger-than", "--dry-run"}, "needs --prune")

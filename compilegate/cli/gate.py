@@ -21,24 +21,13 @@ MOST_NAMED = 4
 """How many folders a refusal names."""
 
 
-def _page(judged: Judged, path: Path) -> None:
-    write_repros(judged, path.parent)  # the page links to them
-    write_text(path, render_html(judged.verdict, judged.observations))
-
-
-def _markdown(judged: Judged, path: Path) -> None:
-    write_repros(judged, path.parent)
-    write_text(path, render_markdown(judged.verdict, judged.observations))
-
-
-WRITERS: dict[str, Callable[[Judged, Path], None]] = {
-    ".html": _page,
-    ".md": _markdown,
-    ".json": lambda judged, path: write_text(path, judged.verdict.to_json()),
-    ".xml": lambda judged, path: write_text(path, render_junit(judged.verdict)),
-    "": write_files,
+RENDERERS: dict[str, Callable[[Judged], str]] = {
+    ".html": lambda judged: render_html(judged.verdict, judged.observations),
+    ".md": lambda judged: render_markdown(judged.verdict, judged.observations),
+    ".json": lambda judged: judged.verdict.to_json(),
+    ".xml": lambda judged: render_junit(judged.verdict),
 }
-"""What is written to a path, by its suffix; a path without one is a folder."""
+"""What is written to a file, by its suffix."""
 
 
 @click.command("gate")
@@ -75,16 +64,21 @@ def command(evidence: Path, config: Path, outputs: tuple[Path, ...], *, strict: 
     is valid, which is right for a schedule; in CI, use --strict.
     """
     for path in outputs:
-        if path.suffix not in WRITERS and not path.is_dir():
+        if path.suffix not in {*RENDERERS, ""} and not path.is_dir():
             allowed = "a file .html, .md, .json or .xml, or a folder"
             raise click.UsageError(f"--output is {path}, expected {allowed}")
     experiment = read_experiment(config)
     _refuse_what_is_no_evidence(evidence, experiment)
     judged = judge_evidence(experiment, evidence, None)
     for path in outputs:
-        kind = "" if path.is_dir() else path.suffix
-        with writing(f"--output: {path}", path.parent if kind else None):
-            WRITERS[kind](judged, path)
+        render = None if path.is_dir() else RENDERERS.get(path.suffix)
+        with writing(f"--output: {path}", path.parent if render else None):
+            if render is None:
+                write_files(judged, path)
+                continue
+            if path.suffix in (".html", ".md"):
+                write_repros(judged, path.parent)  # the page links to them
+            write_text(path, render(judged))
     click.echo("\n".join(summary_lines(judged.verdict)))
     refused = any(each.outcome is not Outcome.PASS for each in judged.verdict.candidates)
     if judged.verdict.decision.arm == NO_ARM or (strict and refused):

@@ -81,9 +81,9 @@ def _root_options_first(args: list[str]) -> list[str]:
     words = args[:end]
     while words:
         name, equals, _ = words[0].partition("=")
-        taken = 2 if _ROOT_OPTIONS.get(name) and not equals else 1
-        (first if name in _ROOT_OPTIONS else rest).extend(words[:taken])
-        words = words[taken:]
+        count = 2 if _ROOT_OPTIONS.get(name) and not equals else 1
+        (first if name in _ROOT_OPTIONS else rest).extend(words[:count])
+        words = words[count:]
     return [*first, *rest, *args[end:]]
 
 
@@ -126,13 +126,13 @@ def _root_options_first(args: list[str]) -> list[str]:
 )
 @click.option(
     "--aws",
-    "of_account",
+    "use_account",
     is_flag=True,
     help=f"The account that infra/settings.toml names, instead of this machine. For "
     f"{', '.join(name for name in ABOUT_AWS if name != 'aws')}.",
 )
 @click.pass_context
-def main(context: click.Context, project: Path, of_account: bool, **_: object) -> None:
+def main(context: click.Context, project: Path, use_account: bool, **_: object) -> None:
     """Train faster with a graph compiler; ship the result only when it is proven to be as good.
 
     A workload is one model that is trained again and again, declared in workloads/NAME.toml.
@@ -148,7 +148,7 @@ def main(context: click.Context, project: Path, of_account: bool, **_: object) -
     The options below may stand behind the command, too.
     """
     command = context.invoked_subcommand
-    if of_account and command not in ABOUT_AWS:
+    if use_account and command not in ABOUT_AWS:
         raise click.UsageError(f"--aws: `{command}` works on this machine; see `compilegate aws`")
     if not project.is_dir() and command != "init":
         raise click.UsageError(f"--project: {project} is not a folder")

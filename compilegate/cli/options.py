@@ -75,7 +75,7 @@ def project_of(context: click.Context) -> Project:
         containers=own if any(own.glob("*/requirements.txt")) else IMAGE_FOLDERS,
         settings_file=folder / "infra" / "settings.toml",
         home=Path(given.get("home") or folder / ".compilegate"),
-        aws=bool(given.get("of_account")),
+        aws=bool(given.get("use_account")),
     )
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.account.errors import NotDeployedError, asking
+from compilegate.account.errors import NotDeployedError, aws_errors
 from compilegate.account.executions import past_executions
 from compilegate.account.session import AwsSession, StackOutputs, open_session, read_outputs
 from compilegate.account.settings import Names, read_settings
@@ -23,8 +23,7 @@ from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
 from compilegate.posture.function import now
-from compilegate.posture.records import DynamoRecords, Record, current, decide
-from compilegate.posture.state import Event
+from compilegate.posture.records import DynamoRecords, FileRecords, current
 
 _TABLE = "PostureTableName"
 """An output of the foundation: the table has a part for each workload."""
@@ -80,17 +79,16 @@ class Here:
                 fetched = executor.fetch_verdict(one)
                 text = (one.folder / VERDICT_FILE).read_bytes() if fetched else None
                 past.append(_past(one.execution_id, one.started, str(one.status), text))
-        return rows_of(past, self.posture(workload))
+        return rows_of(past, current(records_in(self.home), workload, when=now(), who=self.who()))
 
     def who(self) -> str:
         """As whom a person changes a posture."""
         return getpass.getuser()
 
-    def posture(self, workload: str) -> Record:
-        return current(records_in(self.home), workload, when=now(), who=self.who())
-
-    def change_posture(self, workload: str, event: Event) -> Record:
-        return decide(records_in(self.home), workload, event)
+    @contextmanager
+    def records(self, _workload: str) -> Iterator[FileRecords]:
+        """Where a workload's posture is kept."""
+        yield records_in(self.home)
 
 
 @dataclass(frozen=True)
@@ -121,30 +119,23 @@ class Deployed:
     def rows(self, workload: str) -> list[Row]:
         outputs = self._outputs(workload)
         verdicts = f"s3://{self._account.bucket}/{verdicts_prefix(workload).rstrip('/')}"
-        record = self.posture(workload)
+        with self.records(workload) as records:
+            record = current(records, workload, when=now(), who="compilegate")
         found = past_executions(self._account.session, outputs["PipelineName"], verdicts)
         return rows_of([_past(*each) for each in found], record if record.decisions else None)
 
     def who(self) -> str:
-        with asking("find out who you are"):
+        with aws_errors("find out who you are"):
             arn = self._account.session.client("sts").get_caller_identity()["Arn"]
         return str(arn).rpartition(":")[2]
 
     @contextmanager
-    def _records(self, workload: str) -> Iterator[DynamoRecords]:
+    def records(self, workload: str) -> Iterator[DynamoRecords]:
         self._outputs(workload)  # refuses one that is not deployed
         account = self._account
         table = read_outputs(account.session, account.names.foundation_stack)[_TABLE]
-        with asking(f"read or write the posture of {workload}"):
+        with aws_errors(f"read or write the posture of {workload}"):
             yield DynamoRecords(account.session.client("dynamodb"), table)
-
-    def posture(self, workload: str) -> Record:
-        with self._records(workload) as records:
-            return current(records, workload, when=now(), who="compilegate")
-
-    def change_posture(self, workload: str, event: Event) -> Record:
-        with self._records(workload) as records:
-            return decide(records, workload, event)
 
 
 Place = Here | Deployed

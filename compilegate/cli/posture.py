@@ -16,7 +16,7 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
 from compilegate.local import Handler
 from compilegate.posture import contract, function
-from compilegate.posture.records import Decision, FileRecords, Record, current, encoded
+from compilegate.posture.records import Decision, FileRecords, Record, current, decide, encoded
 from compilegate.posture.state import Chosen, Plan, Posture, Settled, State
 from compilegate.posture.transitions import plan
 from compilegate.workload import Workload
@@ -72,12 +72,15 @@ def command(
         )
     place, name = place_of(project), declared.name
     if state is not None:
-        record = place.change_posture(name, _choice(place, declared, state, reason, arm))
+        choice = _choice(place, declared, state, reason, arm)
+        with place.records(name) as records:
+            record = decide(records, name, choice)
         last = record.decisions[-1]
         click.echo(f"{name}: {last.before} -> {last.after}, {last.reason}")
         return
     refuse_given({"--reason", "--arm"}, "needs a STATE")
-    record = place.posture(name)
+    with place.records(name) as records:
+        record = current(records, name, when=function.now(), who="compilegate")
     policy, candidates = declared.posture.policy, tuple(declared.candidates)
     following = plan(record.state, policy, candidates, function.now())
     decisions = record.decisions if show_all else record.decisions[-_SHOWN:]

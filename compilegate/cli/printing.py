@@ -60,8 +60,8 @@ def exit_for(error: CompilegateError | OSError, resume: str = "--resume") -> Non
     status = exit_codes.LOST if isinstance(error, LostError) else exit_codes.REFUSED
     if isinstance(error, OSError):
         if error.errno in NO_SPACE:
-            kept = f"what has ended is kept: free some space, then continue with {resume}"
-            error = RefusalError(f"{error.filename or 'a disk'}: {error.strerror}; {kept}")
+            next_step = f"what has ended is kept: free some space, then continue with {resume}"
+            error = RefusalError(f"{error.filename or 'a disk'}: {error.strerror}; {next_step}")
             status = exit_codes.STEP_FAILED
         elif error.filename:
             error = _file_error(error)

@@ -113,17 +113,14 @@ def command(project: Project, what: str, arguments: tuple[str, ...], **given: An
       compilegate profile output.tar.gz                what such a job left
       compilegate profile news-topics --largest-batch --memory-limit 2GB
 
-    A few dozen steps are taken, then the training ends; nothing is judged or registered. The report
-    names the bottleneck, divides a step among waiting for data, copies, forward and backward,
-    update, communication and what is outside of torch, and gives the most that each compiler could
-    save. The profile is kept in HOME/profiles, its trace for https://ui.perfetto.dev.
+    The training ends after --steps. The report names the bottleneck, divides a step among waiting
+    for data, copies, forward and backward, update, communication and what is outside of torch, and
+    gives the most that each compiler could save. HOME/profiles has the profile, and its trace for
+    https://ui.perfetto.dev. A script needs torch's optimizers; it is run by this Python.
 
-    A script needs torch's optimizers; it is run by this Python.
-
-    --largest-batch bisects to within 3% and prints a batch_size to declare. Each trial is a process
-    that takes three training steps with the arm's model, compiler and precision. Trials are kept
-    in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the search fills
-    this machine's memory, which takes long: give --memory-limit.
+    --largest-batch bisects to within 3%. Each trial is a process that takes three training steps
+    with the arm's model, compiler and precision; after Ctrl-C the same command continues. Without
+    a GPU the search fills this machine's memory, which takes long: give --memory-limit.
     """
     request, source = ProfileOptions(**given), Path(what)
     script, saved = source.suffix == ".py", _holds_a_profile(source)

@@ -57,14 +57,12 @@ def command(
       compilegate validate --schema > workloads/workload.schema.json
 
     A valid file is one line, and a line for each thing that you should do about it: an arm that
-    will not pay, a margin that the rows can never show, an image that AWS no longer patches.
-
-    Every problem of another is one line that names the file, the key, what was found and what is
-    expected. All are listed at once, also those of the data's header and first 20,000 rows: with
-    line and column. Metric functions of your own are imported as the gate's job will import them.
+    will not pay, a margin that the rows can never show, an image that AWS no longer patches. All
+    problems are listed at once, with the file, the key, what was found and what is expected: also
+    those of the data's header and first 20,000 rows, and of metric functions of your own.
 
     With --json: {"file", "valid", "problems", "summary", "to_do"}. The exit status is 0 for a valid
-    file, 2 for another. Taplo and Even Better TOML read the schema of a file that begins with
+    file, 2 for another. Editors read the schema where a file begins with
     `#:schema ./workload.schema.json`; `compilegate init` writes both.
     """
     if (workload is None) is not schema:

@@ -17,8 +17,8 @@ REPRO = "repros/compiled--1/repro.py"
 
 def frame(status: str, *steps: Step, at: float = 0, failure: str | None = None) -> dict[str, Any]:
     """One look at an execution, `at` seconds after its start."""
-    said = {} if failure is None else {"failure": failure}
-    return {"status": status, "steps": list(steps), "at": at, **said}
+    reason = {} if failure is None else {"failure": failure}
+    return {"status": status, "steps": list(steps), "at": at, **reason}
 
 
 def job(name: str, kind: str, start: float, end: float | None = None, **more: Any) -> Step:

@@ -56,20 +56,22 @@ def test_the_models_of_the_project_are_listed_and_shown(registry: Deployed, proj
     assert shown.returncode == 0, shown.stderr
     for part in (f"{GROUP}/1", "PendingManualApproval", "Topics of news", ARCHIVE, "execution001"):
         assert part in shown.stdout
-    told = compilegate(registry.server, project, "models", "show", f"{GROUP}/1", "--aws", "--json")
-    assert json.loads(told.stdout)["ModelApprovalStatus"] == "PendingManualApproval"
+    printed = compilegate(
+        registry.server, project, "models", "show", f"{GROUP}/1", "--aws", "--json"
+    )
+    assert json.loads(printed.stdout)["ModelApprovalStatus"] == "PendingManualApproval"
 
 
 def test_a_decision_is_made_once_with_its_reason(registry: Deployed, project: Path) -> None:
-    def asked(*arguments: str) -> str:
+    def decision(*arguments: str) -> str:
         done = compilegate(registry.server, project, "models", *arguments, "--aws")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert asked("approve", "news/1", "--reason", "as good") == (
+    assert decision("approve", "news/1", "--reason", "as good") == (
         "news/1: PendingManualApproval -> Approved\n"
     )
-    assert asked("approve", "news/1") == "news/1: Approved\n"
+    assert decision("approve", "news/1") == "news/1: Approved\n"
     assert len(registry.server.calls("UpdateModelPackage")) == 1, "EventBridge hears of it once"
     found = registry.server.client("sagemaker").describe_model_package(
         ModelPackageName=registry.server.client("sagemaker").list_model_packages(
@@ -78,8 +80,8 @@ def test_a_decision_is_made_once_with_its_reason(registry: Deployed, project: Pa
     )
     assert found["ApprovalDescription"] == "as good"
     assert found["CustomerMetadataProperties"]["workload"] == "topics"
-    assert asked("reject", "news/1", "--reason", "too slow") == "news/1: Approved -> Rejected\n"
-    assert "Rejected, too slow" in asked("show", "news/1")
+    assert decision("reject", "news/1", "--reason", "too slow") == "news/1: Approved -> Rejected\n"
+    assert "Rejected, too slow" in decision("show", "news/1")
 
 
 def test_what_cannot_be_decided_is_said_in_a_sentence(registry: Deployed, project: Path) -> None:

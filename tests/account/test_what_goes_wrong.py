@@ -41,7 +41,7 @@ SUBMIT = ("submit", "topics", "-p", "Data=s3://b/data")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "said"),
+    ("arguments", "environment", "refusal"),
     [
         (
             SUBMIT,
@@ -86,15 +86,15 @@ def test_without_a_deployment_credentials_or_an_answer_nothing_is_done(
     project: Path,
     arguments: tuple[str, ...],
     environment: dict[str, str],
-    said: str,
+    refusal: str,
 ) -> None:
     done = compilegate(aws, project, "aws", *arguments, **environment)
     assert done.returncode == 2
-    assert said in the_sentence(done)
+    assert refusal in the_sentence(done)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         (("watch", "topics"), "compilegate-topics has no execution yet; start one with:"),
         (
@@ -104,17 +104,17 @@ def test_without_a_deployment_credentials_or_an_answer_nothing_is_done(
     ],
 )
 def test_there_is_nothing_to_watch(
-    deployed: Deployed, project: Path, arguments: tuple[str, ...], said: str
+    deployed: Deployed, project: Path, arguments: tuple[str, ...], refusal: str
 ) -> None:
     done = compilegate(deployed.server, project, "aws", *arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert refusal in done.stderr
 
 
 def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
     deployed.server.fail("StartPipelineExecution", "AccessDeniedException", message=DENIED)
     deployed.server.fail("S3:PUT", "AccessDenied", status=403, message="Access Denied")
-    for arguments, said in (
+    for arguments, refusal in (
         (
             SUBMIT,
             "cannot start an execution of compilegate-topics: the credentials do not allow "
@@ -125,7 +125,7 @@ def test_an_action_is_not_allowed(deployed: Deployed, project: Path) -> None:
     ):
         done = compilegate(deployed.server, project, "aws", *arguments)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert refusal in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,16 +206,16 @@ def a_proxy_that_answers_itself(status: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "refusal"),
     [(200, "a web page came back, with status 200"), (502, "502 Bad Gateway")],
 )
 def test_a_proxy_answers_in_place_of_aws(
-    aws: AwsServer, project: Path, status: int, said: str
+    aws: AwsServer, project: Path, status: int, refusal: str
 ) -> None:
     with a_proxy_that_answers_itself(status) as url:
         done = compilegate(aws, project, "aws", "watch", "topics", AWS_ENDPOINT_URL=url)
     assert done.returncode == 2
-    assert f"AWS does not answer ({said}); check the network, a proxy" in the_sentence(done)
+    assert f"AWS does not answer ({refusal}); check the network, a proxy" in the_sentence(done)
 
 
 def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> None:
@@ -229,7 +229,7 @@ def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         (["--project", "typo"], "--project: typo is not a folder"),
         (
@@ -241,13 +241,13 @@ def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> 
     ],
 )
 def test_an_argument_that_cannot_be_meant_starts_nothing(
-    project: Path, arguments: list[str], said: str
+    project: Path, arguments: list[str], refusal: str
 ) -> None:
     """In this process, without AWS: nobody is asked."""
     with chdir(project):
         done = CliRunner().invoke(main, ["aws", "submit", "topics", *arguments])
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert refusal in done.stderr
 
 
 def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a workload's executions may cost, against what they could. Pure but for the asking.
+"""What a workload's executions may cost, against what they could. Pure, but for what AWS is asked.
 
 A bound that misses a job is none: a job whose price is unknown is a reason to refuse, with the key
 that declares its price.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from compilegate.account.errors import asking
+from compilegate.account.errors import aws_errors
 from compilegate.account.executions import executions_of, list_steps
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
@@ -114,7 +114,7 @@ def spent_this_month(
     """
     first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     usd = 0.0
-    with asking(f"read what the executions of {pipeline} took this month"):
+    with aws_errors(f"read what the executions of {pipeline} took this month"):
         for summary in executions_of(session, pipeline, CreatedAfter=first):
             for step in list_steps(session, summary["PipelineExecutionArn"]):
                 started = step.get("StartTime")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compilegate.account.errors import AwsError, asking
+from compilegate.account.errors import AwsError, aws_errors
 from compilegate.account.executions import console
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
@@ -51,7 +51,7 @@ def read_quotas(session: AwsSession, service: str = "sagemaker") -> dict[str, Qu
     """By name, those of one of `SERVICES`. Raises AwsError."""
     place = f"{console(session.partition, session.region)}/servicequotas/home/services/{service}"
     listing = ("service-quotas", "list_service_quotas", "Quotas")
-    with asking(f"read the account's quotas of {SERVICES[service]}"):
+    with aws_errors(f"read the account's quotas of {SERVICES[service]}"):
         return {
             each["QuotaName"]: Quota(each["Value"], f"{place}/quotas/{each['QuotaCode']}")
             for each in session.listed(*listing, ServiceCode=service)
@@ -126,14 +126,16 @@ def _answer(
     """`each` is what one needs, `needed` what all need that are ready together."""
     if quota is None:
         return QuotaAnswer(name, "unknown", f"{name}: {what}; the account lists no limit")
-    said = f"{name}: {what}, allowed: {quota.value:.0f}"
+    message = f"{name}: {what}, allowed: {quota.value:.0f}"
     most = int(quota.value // each)
     if most < 1:
-        return QuotaAnswer(name, "forbids", f"{said}; {forbids}, or ask for more at {quota.page}")
+        return QuotaAnswer(
+            name, "forbids", f"{message}; {forbids}, or ask for more at {quota.page}"
+        )
     if quota.value < needed:
-        slower = f"{said}; {limits.format(most=most)}, or ask for more at {quota.page}"
+        slower = f"{message}; {limits.format(most=most)}, or ask for more at {quota.page}"
         return QuotaAnswer(name, "limits", slower, most)
-    return QuotaAnswer(name, "allows", said)
+    return QuotaAnswer(name, "allows", message)
 
 
 def _single_job_answers(
@@ -157,11 +159,11 @@ def _single_job_answers(
 
 def check_size(characters: int) -> QuotaAnswer:
     """The one limit on a definition that cannot be raised."""
-    said = f"the definition has {characters:,} characters, allowed: {LARGEST_DEFINITION:,}"
+    message = f"the definition has {characters:,} characters, allowed: {LARGEST_DEFINITION:,}"
     name = "size of a pipeline definition"
     if characters <= LARGEST_DEFINITION:
-        return QuotaAnswer(name, "allows", said)
-    return QuotaAnswer(name, "forbids", f"{said}; declare fewer arms or seeds")
+        return QuotaAnswer(name, "allows", message)
+    return QuotaAnswer(name, "forbids", f"{message}; declare fewer arms or seeds")
 
 
 def check_builds(machine: str, images: int, quotas: Mapping[str, Quota]) -> QuotaAnswer:

@@ -108,7 +108,7 @@ def command(
     if form == "json":
         click.echo(json.dumps(dataclasses.asdict(plan), indent=2, allow_nan=False))
     else:
-        click.echo("\n".join(_text(plan) if form == "text" else _markdown(plan)))
+        click.echo("\n".join(_lines(plan, markdown=form == "markdown")))
     if plan.over_budget:
         raise BudgetError(*plan.over_budget)
 
@@ -197,25 +197,26 @@ def _outputs(account: Account, stack: str) -> StackOutputs | None:
         return None
 
 
-def _text(plan: Plan) -> Iterator[str]:
-    """The plan for the terminal."""
-    yield from (f"{plan.pipeline} in {plan.region}", "")
-    yield from (f"Definition: {_DEFINITION[plan.definition]}", "")
-    yield from (f"  {line}" for line in aligned([_COLUMNS, *_rows(plan)]))
-    yield from ("", *_cost_sentences(plan), "", _quota_sentence(plan.quotas, plan.quotas_unknown))
-    yield from (f"  {mark}: {sentence}" for mark, sentence in _marked(plan.quotas))
-
-
-def _markdown(plan: Plan) -> Iterator[str]:
-    """The plan as Markdown; its first line marks the comment so that it can be found again."""
-    yield f"<!-- compilegate aws plan {plan.pipeline} -->"
-    yield from (f"### Plan of `{plan.pipeline}` in {plan.region}", "")
-    yield from (f"Definition: {_DEFINITION[plan.definition]}", "")
-    for cells in (_COLUMNS, ["---"] * len(_COLUMNS), *_rows(plan)):
-        yield f"| {' | '.join(map(_escaped, cells))} |"
-    yield from ("", "  \n".join(_cost_sentences(plan)))
-    yield from ("", _quota_sentence(plan.quotas, plan.quotas_unknown), "")
-    yield from (f"- **{mark}**: {_escaped(sentence)}" for mark, sentence in _marked(plan.quotas))
+def _lines(plan: Plan, *, markdown: bool) -> Iterator[str]:
+    """The plan for the terminal; or as Markdown, whose first line marks the comment so that it can
+    be found again."""
+    rows, costs = list(_rows(plan)), list(_cost_sentences(plan))
+    if markdown:
+        yield f"<!-- compilegate aws plan {plan.pipeline} -->"
+        yield f"### Plan of `{plan.pipeline}` in {plan.region}"
+    else:
+        yield f"{plan.pipeline} in {plan.region}"
+    yield from ("", f"Definition: {_DEFINITION[plan.definition]}", "")
+    if markdown:
+        for cells in (_COLUMNS, ["---"] * len(_COLUMNS), *rows):
+            yield f"| {' | '.join(map(_escaped, cells))} |"
+        costs = ["  \n".join(costs)]
+    else:
+        yield from (f"  {line}" for line in aligned([_COLUMNS, *rows]))
+    yield from ("", *costs, "", _quota_sentence(plan.quotas, plan.quotas_unknown))
+    yield from [""] if markdown else []
+    for mark, sentence in _marked(plan.quotas):
+        yield f"- **{mark}**: {_escaped(sentence)}" if markdown else f"  {mark}: {sentence}"
 
 
 def _escaped(text: str) -> str:

@@ -10,9 +10,7 @@ import pytest
 
 from tests.account.command import compilegate
 from tests.account.deployed import (
-    BUCKET,
     FOUNDATION,
-    KEY,
     PIPELINE,
     REGISTRY,
     WORKLOAD,
@@ -101,15 +99,15 @@ def test_after_a_deployment_the_plan_says_what_a_change_costs_and_lacks(
     assert f"- **limited**: {BUILDS}: 2 images to build at once, allowed: 1" in done.stdout
     assert "Quotas: 1 of 4 forbid an execution, 1 unknown" in lines
 
-    told = compilegate(aws, project, "aws", "plan", "--quotas")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.startswith("topics: Quotas: 1 of 2 forbid an execution, 1 unknown\n")
-    assert f"  FORBIDDEN: {TRAINING}: 4 needed at once, allowed: 0" in told.stdout
+    printed = compilegate(aws, project, "aws", "plan", "--quotas")
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout.startswith("topics: Quotas: 1 of 2 forbid an execution, 1 unknown\n")
+    assert f"  FORBIDDEN: {TRAINING}: 4 needed at once, allowed: 0" in printed.stdout
     with declared.open("a") as file:
         file.write('\n[schedule]\nexpression = "rate(7 days)"\nenabled = true\n')
     failing = compilegate(aws, project, "aws", "plan", "--quotas")
     assert failing.returncode == 2
-    assert failing.stdout == told.stdout
+    assert failing.stdout == printed.stdout
     assert failing.stderr.startswith("error: topics starts by itself and would fail: ")
 
 
@@ -138,18 +136,6 @@ def test_a_new_image_folder_has_the_repository_that_a_deployment_would_make() ->
     tags = {"training": "1", "brand-new": "2"}
     images = target_deployment(foundation, None, Names(Settings()), tags, "us-east-1").images
     assert images == {"training": f"{REGISTRY}/training:1", "brand-new": f"{REGISTRY}/brand-new:2"}
-
-
-def test_the_definition_is_that_of_the_account(project: Path) -> None:
-    text = deployed_definition(project)
-    definition = json.loads(text)
-    prepare = definition["Steps"][0]["Arguments"]
-    assert prepare["AppSpecification"]["ImageUri"].startswith(f"{REGISTRY}/training:")
-    assert prepare["RoleArn"] == WORKLOAD["ProcessingRoleArn"]
-    assert KEY in text
-    assert definition["Parameters"][0]["DefaultValue"].startswith(
-        f"s3://{BUCKET}/compilegate/data/"
-    )
 
 
 def test_without_a_foundation_there_is_nothing_to_plan_for(aws: AwsServer, project: Path) -> None:

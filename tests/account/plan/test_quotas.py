@@ -117,22 +117,22 @@ def test_a_definition_has_a_largest_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "refusal"),
     [
         ({}, None),
         ({"Limit": 7201}, "the maximum runtime is 7201 seconds, allowed: 7200, within which the"),
         ({"Type": "ml.g5.xlarg"}, "SageMaker does not know; did you mean 'ml.g5.xlarge'?"),
     ],
 )
-def test_what_a_job_cannot_be_is_said(parameters: dict[str, Any], said: str | None) -> None:
+def test_what_a_job_cannot_be_is_said(parameters: dict[str, Any], refusal: str | None) -> None:
     limits = {
         "MaxRuntimeInSeconds": {"Get": "Parameters.Limit"},
         "MaxWaitTimeInSeconds": 7200,
     }
     definition = defined(1, EnableManagedSpotTraining=True, StoppingCondition=limits)
     faults = job_faults(jobs_of(definition, {**PARAMETERS, **parameters}))
-    assert [said in each for each in faults if said] == ([True] if said else [])
-    assert bool(faults) is bool(said)
+    assert [refusal in each for each in faults if refusal] == ([True] if refusal else [])
+    assert bool(faults) is bool(refusal)
 
 
 @pytest.mark.parametrize(

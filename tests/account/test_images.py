@@ -239,7 +239,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
         (["--json", "--build"], "--build does not go with --json"),
@@ -249,11 +249,11 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(
-    aws: AwsServer, checkout: Path, arguments: list[str], said: str
+    aws: AwsServer, checkout: Path, arguments: list[str], refusal: str
 ) -> None:
     refused = images(aws, checkout, *arguments)
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert refusal in refused.stderr
 
 
 def test_a_patched_base_is_another_image_once_it_is_taken_up(
