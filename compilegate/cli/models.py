@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,7 +29,6 @@ from compilegate.local import (
 )
 from compilegate.serving import ModelServer, serving_model, unpack_model
 
-Model = ModelPackage | RegisteredModel
 JSON = "application/json"
 COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN OVER SEEDS)")
 
@@ -44,14 +42,14 @@ class LocalRegistry:
     def groups(self) -> list[str]:
         return list_groups(self.home)
 
-    def models(self, group: str) -> list[ModelPackage]:
-        return list_packages(self.home, group)
+    def models(self, group: str) -> list[RegisteredModel]:
+        return [_registered(package) for package in list_packages(self.home, group)]
 
-    def describe(self, reference: str) -> ModelPackage:
-        return describe_package(self.home, reference)
+    def describe(self, reference: str) -> RegisteredModel:
+        return _registered(describe_package(self.home, reference))
 
-    def decide(self, reference: str, status: str, reason: str | None) -> ModelPackage:
-        return set_approval(self.home, reference, status, reason)
+    def decide(self, reference: str, status: str, reason: str | None) -> RegisteredModel:
+        return _registered(set_approval(self.home, reference, status, reason))
 
     def object_at(self, uri: str) -> bytes | None:
         path = self.file(uri)
@@ -59,6 +57,10 @@ class LocalRegistry:
 
     def file(self, uri: str) -> Path:
         return ObjectStore(self.home / "s3").path(uri)
+
+
+def _registered(package: ModelPackage) -> RegisteredModel:
+    return RegisteredModel(package.group, package.version, package.description)
 
 
 AnyRegistry = Registry | LocalRegistry
@@ -136,7 +138,7 @@ def reject_command(project: Project, package: str, reason: str | None) -> None:
 
 
 def _change(registry: AnyRegistry, reference: str, status: str, reason: str | None) -> None:
-    before = registry.describe(reference).description["ModelApprovalStatus"]
+    before = registry.describe(reference).approval
     registry.decide(reference, status, reason)
     click.echo(f"{reference}: {status if before == status else f'{before} -> {status}'}")
 
@@ -170,15 +172,14 @@ def promote_command(project: Project, model: str) -> None:
     promotion = Promotion(source, account.session, registry, account.bucket)
     group = found["group"].removeprefix(f"{source.project}-")
     copy, is_new = promotion.promote(group, int(found["version"]))
-    name = f"{copy.group}/{copy.version}"
     if is_new:
-        click.echo(f"{model} of account {source.account} is {name} here; approve it with:")
-        click.echo(f"  compilegate models approve {name} --aws")
+        click.echo(f"{model} of account {source.account} is {copy.name} here; approve it with:")
+        click.echo(f"  compilegate models approve {copy.name} --aws")
     else:
-        click.echo(f"{model} of account {source.account} is {name} here already")
+        click.echo(f"{model} of account {source.account} is {copy.name} here already")
 
 
-def _facts(model: Model, registry: AnyRegistry) -> dict[str, Any]:
+def _facts(model: RegisteredModel, registry: AnyRegistry) -> dict[str, Any]:
     """For programs."""
     facts = {**model.description, "Metrics": _metrics(model, registry)}
     if isinstance(registry, LocalRegistry):
@@ -186,29 +187,28 @@ def _facts(model: Model, registry: AnyRegistry) -> dict[str, Any]:
     return facts
 
 
-def _row(model: Model, registry: AnyRegistry) -> tuple[str, ...]:
-    metadata = _metadata(model)
+def _row(model: RegisteredModel, registry: AnyRegistry) -> tuple[str, ...]:
     return (
-        f"{model.group}/{model.version}",
-        str(metadata.get("arm", "-")),
-        str(metadata.get("seed", "-")),
-        str(model.description["ModelApprovalStatus"]),
+        model.name,
+        str(model.metadata.get("arm", "-")),
+        str(model.metadata.get("seed", "-")),
+        model.approval,
         str(model.description.get("CreationTime", "-"))[:19],
         _metrics_text(model, registry) or "-",
     )
 
 
-def _described(model: Model, registry: AnyRegistry) -> list[tuple[str, str]]:
+def _described(model: RegisteredModel, registry: AnyRegistry) -> list[tuple[str, str]]:
     """(what, value) for people; what a package of another program lacks is left out."""
-    description, metadata = model.description, _metadata(model)
-    approval, why = description["ModelApprovalStatus"], description.get("ApprovalDescription")
+    description, metadata = model.description, model.metadata
+    why = description.get("ApprovalDescription")
     local = description.get("Origin", {}).get("ExecutionId")
     files = [
         registry.file(uri) if isinstance(registry, LocalRegistry) else uri for uri in _uris(model)
     ]
     rows = [
-        ("model", f"{model.group}/{model.version}"),
-        ("approval", f"{approval}, {why}" if why else approval),
+        ("model", model.name),
+        ("approval", f"{model.approval}, {why}" if why else model.approval),
         ("what", description.get("ModelPackageDescription")),
         *((name, metadata.get(name)) for name in ("arm", "compiler", "seed")),
         ("metrics", _metrics_text(model, registry)),
@@ -222,28 +222,22 @@ def _described(model: Model, registry: AnyRegistry) -> list[tuple[str, str]]:
     return [(what, str(value)) for what, value in rows if value]
 
 
-def _metadata(model: Model) -> Mapping[str, Any]:
-    """What the pipeline said of it: its arm, seed, verdict."""
-    found: Mapping[str, Any] = model.description.get("CustomerMetadataProperties") or {}
-    return found
-
-
-def _uris(model: Model) -> list[str]:
+def _uris(model: RegisteredModel) -> list[str]:
     """Its archive, and its verdict."""
     containers = model.description.get("InferenceSpecification", {}).get("Containers", [])
     archives = [each["ModelDataUrl"] for each in containers if "ModelDataUrl" in each]
-    verdict = _metadata(model).get("verdict")
+    verdict = model.metadata.get("verdict")
     return archives if verdict is None else [*archives, verdict]
 
 
-def _metrics_text(model: Model, registry: AnyRegistry) -> str:
+def _metrics_text(model: RegisteredModel, registry: AnyRegistry) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in _metrics(model, registry).items())
 
 
-def _metrics(model: Model, registry: AnyRegistry) -> dict[str, float]:
+def _metrics(model: RegisteredModel, registry: AnyRegistry) -> dict[str, float]:
     """The guarded metrics of the model's arm, each a mean over the seeds; none without a verdict
     of Compilegate's kind, as for a model of another definition."""
-    uri, arm = _metadata(model).get("verdict"), str(_metadata(model).get("arm"))
+    uri, arm = model.metadata.get("verdict"), str(model.metadata.get("arm"))
     text = None if uri is None else registry.object_at(str(uri))
     if text is None:
         return {}
