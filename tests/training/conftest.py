@@ -15,12 +15,8 @@ from typing import Any
 import pytest
 
 from compilegate.gate.evidence import read_evidence
-<<<<<<< HEAD
-from compilegate.job.evidence import EvidenceRecord
-from tests.environments.xla import interpreter
-=======
 from compilegate.job.evidence import Evidence, EvidenceRecord
->>>>>>> v-t
+from tests.environments.xla import interpreter
 from tests.made_once import made_once
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -78,7 +78,7 @@ def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(nam
         f"--{option.name}={hyperparameter_of(value)}" for option, value in set_.items()
     ]
     chosen = {option.name: value for option, value in set_.items()}
-    job = read_arguments([*words, *told], FOLDERS)
+    job = read_arguments([*words, *words_of_options], FOLDERS)
     assert job.config.options == declarations()[name].settings(chosen)
     # What is left out has its default on both sides.
     assert declared(name).options_given == {}

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.xla_environment import QUICK_TO_COMPILE
 
 from compilegate.catalog.instances import accelerators_of
 from compilegate.gate.confounds import find_confounds
 from compilegate.gate.cost import judge_memory
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.machine.accelerators import describing
+from tests.environments.xla import QUICK_TO_COMPILE
 from tests.training.conftest import ROOT, JobResult, StartJob, TrainJob, children
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

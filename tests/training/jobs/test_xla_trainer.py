@@ -15,12 +15,8 @@ from transformers import BertConfig, BertModel
 from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import SCRIPT_VARIABLE
-<<<<<<< HEAD
 from tests.environments.xla import QUICK_TO_COMPILE
-=======
 from tests.training.conftest import ROOT, start_python
-from tests.xla_environment import QUICK_TO_COMPILE
->>>>>>> v-t
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
