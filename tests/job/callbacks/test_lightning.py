@@ -81,7 +81,7 @@ def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"module": TwoParts}, "parameters .encoder, decoder.; choose which are compiled"),
+        ({"module": TwoParts}, "parameters .encoder, decoder.; choose what is compiled"),
         (
             {"config": {"precision": "bf16", "alone": False}},
             "the job's precision is bf16, and the Trainer's is fp32",
