@@ -53,7 +53,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof rooms zoo shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick gate-proof rooms zoo shipped mission check check-quietly format docs reference release constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -230,6 +230,10 @@ format: $(DEVELOPING) ## Format the code
 
 reference: $(DEVELOPING) ## Write the references of workload files and settings, and the schema, from the types
 	@$(BIN)/python tools/write_reference.py
+
+# Refuses uncommitted changes, an existing tag and an empty changelog; pushes nothing.
+release: $(DEVELOPING) ## Make a release: changelog, version, wheel, tag (VERSION=x.y.z)
+	@$(BIN)/python tools/release.py $(VERSION)
 
 constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf .cache/constraints && $(PYTHON) -m venv .cache/constraints

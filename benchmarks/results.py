@@ -3,6 +3,7 @@
     python -m benchmarks.results        # write every table in docs/*.md again
 
 A page shows a result between the marks `<!-- result: NAME -->` and `<!-- result: end -->`.
+A test wants each result on a page, so a new one needs marks there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Files that people write, read and checked, with a sentence for each thing that is wrong.
-
-A sentence names the key, what it is and what is expected. Workloads, experiments and settings are
-read alike, and the sentences come from the errors that pydantic finds in them.
+"""Read a file that people write; a sentence for each problem names the key, its value and what is
+expected. The problems of workloads, experiments and settings are those that pydantic finds.
 """
 
 from __future__ import annotations
@@ -22,23 +20,22 @@ from compilegate.errors import CompilegateError
 Location = tuple[str | int, ...]
 Declared = TypeVar("Declared", bound=BaseModel)
 
-
 IN_WORDS: dict[str, str] = {}
-"""By pattern, what people are told to write."""
+"""What a pattern allows, in words."""
 
 
 def matching(pattern: str, words: str, max_length: int | None = None) -> StringConstraints:
-    """A string of this pattern; `words` say which one that is, with an example."""
+    """A string of this pattern; `words` describe it, with an example."""
     IN_WORDS[pattern] = words
     return StringConstraints(pattern=pattern, max_length=max_length)
 
 
 def read_toml(path: Path, declaration: type[Declared], refused: type[CompilegateError]) -> Declared:
-    """Read and check a TOML file. Raises `refused`, with a sentence for each problem."""
-    return checked(path, parsed_toml(path, refused), declaration, refused)
+    """Read and validate a TOML file. Raises `refused`, with a sentence for each problem."""
+    return validate(path, parse_toml(path, refused), declaration, refused)
 
 
-def parsed_toml(path: Path, refused: type[CompilegateError]) -> dict[str, Any]:
+def parse_toml(path: Path, refused: type[CompilegateError]) -> dict[str, Any]:
     """Read a TOML file. Raises `refused`, with a sentence for what is wrong with its form."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,13 +47,13 @@ def parsed_toml(path: Path, refused: type[CompilegateError]) -> dict[str, Any]:
         raise refused(f"{path}: {_toml_sentence(str(error))}") from error
 
 
-def checked(
+def validate(
     path: Path | str,
     raw: Mapping[str, Any],
     declaration: type[Declared],
     refused: type[CompilegateError],
 ) -> Declared:
-    """Check what a file says. Raises `refused`, with a sentence for each problem."""
+    """Validate the content of a file. Raises `refused`, with a sentence for each problem."""
     try:
         return declaration.model_validate(raw)
     except ValidationError as error:

@@ -28,7 +28,7 @@ from compilegate.account.settings import Names, SettingsError, read_settings
 from compilegate.account.settings.declaration import Account, KeyArn, Region
 from compilegate.account.settings.reading import network_of
 from compilegate.catalog.images import EcrRepository, ecr_repository
-from compilegate.declaration_errors import checked
+from compilegate.declaration_errors import validate
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.images import GATE
@@ -123,7 +123,7 @@ def offline_account(
         "region": region or declared.region,
         "key": key or declared.storage.key_arn,
     }
-    given = checked(
+    given = validate(
         f"--account, --region and --key, or account, region and storage.key_arn in {settings}",
         {name: value for name, value in options.items() if value is not None},
         _Options,

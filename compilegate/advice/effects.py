@@ -143,7 +143,7 @@ def prior_of(facts: Facts, option: Option) -> Effect | None:
         return Effect(basis=Basis.ASSUMED, sentence="nothing changes", speedup=UNCHANGED)
     if option.speedup is None:
         return None
-    speedup, basis, said = _by_figures(facts, option, option.speedup)
+    speedup, basis, sentence = _by_figures(facts, option, option.speedup)
     attacked = share_of(facts.parts, option.attacks)
     if option.kind == "trees":
         attacked = Range(rules().thresholds["bottleneck_share"], 1.0)
@@ -153,7 +153,7 @@ def prior_of(facts: Facts, option: Option) -> Effect | None:
     again = RECOMPILED.get(facts.shapes.value or "", 20)
     return Effect(
         basis=basis,
-        sentence=said,
+        sentence=sentence,
         speedup=speedup,
         attacked=attacked,
         compile_seconds=Range(seconds.low, seconds.high * again),
@@ -176,13 +176,13 @@ def _by_figures(facts: Facts, option: Option, usual: Range) -> tuple[Range, Basi
         if holds[each.when] and each.speedup is not None:
             basis = Basis.PUBLISHED if each.published else Basis.ASSUMED
             return each.speedup, basis, (each.published or each.assumed).format(family=family)
-    said = option.published or f"assumed: {option.assumed}"
+    sentence = option.published or f"assumed: {option.assumed}"
     if option.figures_of is not None and facts.precision == "bf16":
-        said += f"; all of it is of {option.figures_of}, and this trains in bf16"
+        sentence += f"; all of it is of {option.figures_of}, and this trains in bf16"
     if varying is not None and shapes is None:
         usual = usual.hull(varying)
-        said += "; widened, since shapes are not known"
-    return usual, Basis.PUBLISHED if option.published else Basis.ASSUMED, said
+        sentence += "; widened, since shapes are not known"
+    return usual, Basis.PUBLISHED if option.published else Basis.ASSUMED, sentence
 
 
 def share_of(parts: Mapping[Part, Range], attacked: tuple[Part, ...]) -> Range:
@@ -203,18 +203,18 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
     the one that the option moves to, at a precision that it would be given there."""
     if option.compiler is None:
         return {}
-    framework = facts.framework.value or facts.asked.framework
+    framework = facts.framework.value or facts.settings.framework
     # Other compilers bring images of their own.
     of_torch = option.compiler in ("inductor", "torch-compile")
-    same = of_torch and framework == facts.asked.framework
+    same = of_torch and framework == facts.settings.framework
     given = {("training-compiler", "bf16"): "fp16", ("neuron", "fp16"): "bf16"}
-    asked = replace(
-        facts.asked,
+    settings = replace(
+        facts.settings,
         compiler=option.compiler,
         backend=option.backend or ("inductor" if of_torch else None),
         framework=framework,
-        version=facts.asked.version if same else None,
-        image=facts.asked.image if same else None,
+        version=facts.settings.version if same else None,
+        image=facts.settings.image if same else None,
         transformers=None,
         instance_type=option.instance_type or facts.instance_type,
         precision=given.get((option.name, facts.precision), facts.precision),
@@ -222,7 +222,7 @@ def findings(facts: Facts, option: Option) -> dict[str, Finding]:
         launches_itself=True,
         extends_image=False,
     )
-    return {each.code: each for each in check(asked)}
+    return {each.code: each for each in check(settings)}
 
 
 def next_instance(facts: Facts) -> tuple[str | None, str]:
@@ -232,10 +232,10 @@ def next_instance(facts: Facts) -> tuple[str | None, str]:
     here = instance_of(facts.instance_type)
     wanted = facts.instances * (1 if here is None else here.accelerators)
     for name in upgrades(instance_class(facts.instance_type)):
-        asked = (replace(each, instance_type=name) for each in facts.needs)
-        against = [it.reason for each in asked for it in check(each) if it.severity == "refusal"]
+        settings = (replace(each, instance_type=name) for each in facts.needs)
+        against = [it.reason for each in settings for it in check(each) if it.severity == "refusal"]
         refused += against[:1]
-        new, price = instance_of(name), price_near(name, facts.asked.region).value
+        new, price = instance_of(name), price_near(name, facts.settings.region).value
         count = math.ceil(wanted / (1 if new is None else new.accelerators))
         factor = price * count / now if price and now else math.inf
         found += [] if against else [(factor, f"{count} x {name}")]
@@ -253,8 +253,10 @@ def tested_row(facts: Facts) -> tuple[int | None, str] | None:
     sequences no longer. And what was tested, which says nothing of speed, and in what it differs
     from the workload."""
     found, length, here = [], facts.sequence_length, accelerator_of(facts.instance_type)
-    rows = [] if facts.asked.model is None else rows_of(facts.asked.model, facts.framework.value)
-    for row in rows or rows_of(facts.asked.model or ""):
+    rows = (
+        [] if facts.settings.model is None else rows_of(facts.settings.model, facts.framework.value)
+    )
+    for row in rows or rows_of(facts.settings.model or ""):
         same, tokens, batches = here == accelerator_of(row.instance_type), row.sequence_length, ""
         half = row.half_precision == (facts.precision in HALF)
         fitted = (row.batch_native, row.batch_compiler)
@@ -272,9 +274,9 @@ def tested_row(facts: Facts) -> tuple[int | None, str] | None:
         batches = f"a batch of {row.batch_compiler} fits"
         batches += "" if row.batch_native is None else f" instead of {row.batch_native}"
         batches += f"{'; but this ' * bool(but)}{', '.join(but)}"
-        said = f"AWS's tested-models row of {row.model} ({about}): {batches}"
+        sentence = f"AWS's tested-models row of {row.model} ({about}): {batches}"
         if row.batch_of == "GPU":
-            found.append((not comparable, len(but), row.batch_native, said))
+            found.append((not comparable, len(but), row.batch_native, sentence))
     best = min(found, key=lambda each: each[:2], default=None)
     return None if best is None else (None if best[0] else best[2], best[3])
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import ArmSettings, Price, price_of
-from compilegate.catalog.compilers import modules_without_a_graph
+from compilegate.catalog.compilers import graphless
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload import OwnProgram, TextClassification, Workload
-from compilegate.workload.feasibility import NO_BASES, Bases, asked_of
+from compilegate.workload.feasibility import NO_BASES, Bases, settings_of
 from compilegate.workload.schedule import read_expression, starts_within
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-WITHOUT_A_GRAPH = modules_without_a_graph()
+WITHOUT_A_GRAPH = {name: each.module for name, each in graphless().items()}
 """The modules of those that have none, by framework."""
 BESIDE_OTHERS = "scikit-learn"
 """Many a program of another framework takes its metrics and splits."""
@@ -240,7 +240,7 @@ class Facts:
     workload: str
     framework: Fact[str]
     family: Fact[str]
-    asked: ArmSettings
+    settings: ArmSettings
     """What the baseline asks for, in the words of the catalog, which says what can run."""
     needs: tuple[ArmSettings, ...]
     """The same of all arms that name no instance of their own."""
@@ -266,7 +266,7 @@ class Facts:
 
     @property
     def instance_type(self) -> str:
-        return self.asked.instance_type
+        return self.settings.instance_type
 
     @property
     def usd_per_run_hour(self) -> float | None:
@@ -296,13 +296,13 @@ def facts_of(
     `obstacles` and `timings` are what a profile, the check of its script and executions found."""
     declared, arm, kind = workload.advice, workload.arms[BASELINE_ARM], workload.kind
     framework, model = _framework(workload, libraries), declared.model or kind.model_name
-    asked = {
+    settings = {
         name: replace(
-            asked_of(workload, each, bases.get(each.image_folder)), region=region, model=model
+            settings_of(workload, each, bases.get(each.image_folder)), region=region, model=model
         )
         for name, each in workload.arms.items()
     }
-    own, shapes, method = asked[BASELINE_ARM], kind.document_shapes, None
+    own, shapes, method = settings[BASELINE_ARM], kind.document_shapes, None
     bottleneck, parts = _where_time_goes(declared.bottleneck, profiled, own.instance_type)
     # The newest of the workload as it is declared now, those on its own machine first.
     now_declared = (workload.name, arm.batch_size, arm.precision)
@@ -320,9 +320,9 @@ def facts_of(
         workload=workload.name,
         framework=framework,
         family=_family(workload, model, framework),
-        asked=own,
+        settings=own,
         needs=tuple(
-            each for name, each in asked.items() if workload.arms[name].instance_type is None
+            each for name, each in settings.items() if workload.arms[name].instance_type is None
         ),
         arms=Counter(filter(None, options)),
         in_use=frozenset(name for name, used in in_use.items() if used),
@@ -421,10 +421,10 @@ def _shapes(workload: Workload) -> Fact[str]:
     return Fact(of[padding], f"the baseline pads to {padding!r}")
 
 
-def _hours(declared: float | None, asked: ArmSettings, timing: Timing | None) -> Fact[Range]:
+def _hours(declared: float | None, settings: ArmSettings, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
     execution elsewhere leaves possible. No job is longer than it may be."""
-    here, took = asked.instance_type, "nobody has said how long a run takes"
+    here, took = settings.instance_type, "nobody has said how long a run takes"
     if timing is not None:
         minutes, where = timing.hours.high * 60, timing.machine.words
         length = f"{minutes:.2g} minutes" if minutes < 100 else f"{minutes / 60:.3g} hours"
@@ -432,7 +432,7 @@ def _hours(declared: float | None, asked: ArmSettings, timing: Timing | None) ->
         if timing.machine.is_that_of(here):
             return Fact(timing.hours, took)
     if declared is not None:
-        limit = declared if asked.limit_seconds is None else asked.limit_seconds / 3600
+        limit = declared if settings.limit_seconds is None else settings.limit_seconds / 3600
         but = f", but compute.max_runtime_seconds ends a job after {limit:g}" * (declared > limit)
         hours = min(declared, limit)
         return Fact(Range(hours, hours), f"[advice] hours is {declared:g}{but}")

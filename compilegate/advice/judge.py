@@ -345,7 +345,9 @@ def _fit_of_model(facts: Facts, option: Option) -> Argument:
             return Argument(Stance.AGAINST, slower, remedy=untested.remedy)
         none = f", but published no speed of {family.value} models" * outside
         stance = Stance.AGAINST if outside else Stance.FOR
-        return Argument(stance, f"{tested} {facts.asked.model}{none}", outside or framework.known)
+        return Argument(
+            stance, f"{tested} {facts.settings.model}{none}", outside or framework.known
+        )
     if outside:
         serves = " and ".join(option.families)
         return Argument(
@@ -375,7 +377,7 @@ def _amortisation(facts: Facts, option: Option, outcome: Outcome | None) -> Argu
     compiling = compilers()[option.compiler or "eager"].compiling
     minutes = rules().thresholds["compiler_minutes"]
     minutes = minutes if compiling is None else compiling.repaid_seconds / 60
-    hours, most, known = facts.hours.value, facts.asked.limit_seconds, facts.hours.known
+    hours, most, known = facts.hours.value, facts.settings.limit_seconds, facts.hours.known
     if hours is None and most is not None and most / 60 < minutes:
         hours, known = Range(0.0, most / 3600), True
     if hours is None:

@@ -321,7 +321,7 @@ def saved_by_all(advices: Sequence[Advice]) -> Range:
 # JSON.
 
 SCHEMA_VERSION = 2
-_NOT_SHOWN = ("rule", "asked", "needs", "obstacles")
+_NOT_SHOWN = ("rule", "settings", "needs", "obstacles")
 
 
 def advice_document(advice: Advice, passing: float | None = None) -> dict[str, Any]:

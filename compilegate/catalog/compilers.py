@@ -154,7 +154,7 @@ class Compiler:
     backends: Mapping[str, Compiler] = field(default_factory=dict)
     """The same with one of its backends, by name; only those that the catalog knows."""
 
-    def stack(self, framework: str, version: str, transformers: str | None) -> Stack | None:
+    def stack(self, framework: str, version: str | None, transformers: str | None) -> Stack | None:
         """The stack of exactly these versions."""
         wanted = (framework, version, transformers)
         return next((it for it in self.stacks if it.versions == wanted), None)
@@ -189,28 +189,18 @@ class Graphless:
     """What makes it faster instead."""
 
 
-def graphless(framework: str) -> Graphless | None:
-    """Why a framework cannot be compiled; None if the catalog knows no reason."""
-    return _graphless().get(framework)
+@cache
+def graphless() -> Mapping[str, Graphless]:
+    """The frameworks that cannot be compiled, by name."""
+    found = TypeAdapter(tuple[Graphless, ...]).validate_python(landscape()["graphless"])
+    return {each.framework: each for each in found}
 
 
 def graphless_module(libraries: frozenset[str]) -> Graphless | None:
     """The framework without a graph that a script imports, if it imports none that has one."""
     if libraries & set(landscape()["modules_with_a_graph"]):
         return None
-    by_module = {each.module: each for each in _graphless().values()}
-    return next((by_module[each] for each in sorted(libraries & by_module.keys())), None)
-
-
-def modules_without_a_graph() -> dict[str, str]:
-    """What a script imports of each framework that has no graph."""
-    return {name: each.module for name, each in _graphless().items()}
-
-
-@cache
-def _graphless() -> Mapping[str, Graphless]:
-    found = TypeAdapter(tuple[Graphless, ...]).validate_python(landscape()["graphless"])
-    return {each.framework: each for each in found}
+    return next((each for each in graphless().values() if each.module in libraries), None)
 
 
 @cache

@@ -104,10 +104,7 @@ class Case:
     @property
     def stack(self) -> Stack | None:
         """The arm's stack, if the compiler has only certain stacks."""
-        arm = self.arm
-        if arm.version is None:
-            return None
-        return self.compiler.stack(arm.framework, arm.version, arm.transformers)
+        return self.compiler.stack(self.arm.framework, self.arm.version, self.arm.transformers)
 
     @property
     def image(self) -> BaseImage | None:
@@ -117,9 +114,9 @@ class Case:
     @property
     def torch(self) -> tuple[int, ...]:
         """The PyTorch in AWS's image, its first two numbers; empty where there is none."""
-        image = self.image
-        torch = image is not None and image.library == "pytorch"
-        return version_numbers(image.version)[:2] if image is not None and torch else ()
+        if self.image is None or self.image.library != "pytorch":
+            return ()
+        return version_numbers(self.image.version)[:2]
 
     @property
     def patches(self) -> Patches | None:
@@ -152,18 +149,17 @@ def check(arm: ArmSettings, today: datetime.date = NO_DAY) -> tuple[Finding, ...
 
 
 def _findings(case: Case) -> Iterator[Finding]:
-    none = graphless(case.arm.framework)
-    if none is not None:
+    if case.arm.framework in graphless():
         if case.compiler.name != "eager":
-            yield finding("no-graph", compiler=case.compiler, graphless=none)
+            why = graphless()[case.arm.framework]
+            yield finding("no-graph", compiler=case.compiler, graphless=why)
         return
     for code, rule in RULES.items():
         found = rule(case)
         if found:
             about = "version" if code in _OF_AN_IMAGE and case.stack is not None else None
             known: dict[str, object] = {name: getattr(case, name) for name in _KNOWN}
-            values = {} if found is True else found
-            yield finding(code, about=about, **{**known, **values})
+            yield finding(code, about=about, **{**known, **({} if found is True else found)})
 
 
 _KNOWN = ("arm", "compiler", "stack", "image", "patches", "instance", "accelerator")

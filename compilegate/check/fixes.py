@@ -1,4 +1,4 @@
-"""Mend what is mechanical in scripts and keeps every loss as it was, to the last bit.
+"""Fix in scripts what can be fixed automatically without a change of any loss, to the last bit.
 
 Nothing is written here: the caller gets the new texts. What no fix recognises stays a finding.
 """

@@ -24,13 +24,13 @@ _MOST_NAMES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Event:
+class Event:
     at: float = field(default_factory=time.time)
     """Seconds since the epoch."""
 
 
 @dataclass(frozen=True)
-class ExecutionStarted(_Event):
+class ExecutionStarted(Event):
     execution_id: str
     pipeline_name: str
     reference: str
@@ -44,7 +44,7 @@ class ExecutionStarted(_Event):
 
 
 @dataclass(frozen=True)
-class EnvironmentBuilding(_Event):
+class EnvironmentBuilding(Event):
     """An image's virtual environment is being built, which can take minutes."""
 
     image: str
@@ -52,7 +52,7 @@ class EnvironmentBuilding(_Event):
 
 
 @dataclass(frozen=True)
-class PathsChosen(_Event):
+class PathsChosen(Event):
     """How jobs find the folders of a container on this machine."""
 
     own_root: bool
@@ -61,7 +61,7 @@ class PathsChosen(_Event):
 
 
 @dataclass(frozen=True)
-class StepStarted(_Event):
+class StepStarted(Event):
     """An attempt at a step has started; from 2 on it is a retry."""
 
     step: str
@@ -76,7 +76,7 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True)
-class StepWaiting(_Event):
+class StepWaiting(Event):
     """A job that is ready to start waits for what jobs of other executions hold."""
 
     step: str
@@ -93,14 +93,14 @@ class StepWaiting(_Event):
 
 
 @dataclass(frozen=True)
-class StepOutput(_Event):
+class StepOutput(Event):
     step: str
     line: str
     """Without the line end."""
 
 
 @dataclass(frozen=True)
-class StepRetried(_Event):
+class StepRetried(Event):
     """An attempt failed; the next one starts after `wait_seconds`."""
 
     step: str
@@ -110,7 +110,7 @@ class StepRetried(_Event):
 
 
 @dataclass(frozen=True)
-class StepEnded(_Event):
+class StepEnded(Event):
     """A step has ended, by itself or with the result of an earlier execution."""
 
     step: str
@@ -123,7 +123,7 @@ class StepEnded(_Event):
 
 
 @dataclass(frozen=True)
-class StopRequested(_Event):
+class StopRequested(Event):
     """A signal requests the execution's end; its jobs get time to end by themselves."""
 
     signal_name: str
@@ -147,32 +147,17 @@ class StopRequested(_Event):
 
 
 @dataclass(frozen=True)
-class StillRunning(_Event):
+class StillRunning(Event):
     """Nothing has happened for a while, which is normal when jobs run for hours."""
 
     steps: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class ExecutionEnded(_Event):
+class ExecutionEnded(Event):
     execution_id: str
     status: ExecutionStatus
     failure: str | None
-
-
-Event = (
-    ExecutionStarted
-    | EnvironmentBuilding
-    | PathsChosen
-    | StepStarted
-    | StepWaiting
-    | StepOutput
-    | StepRetried
-    | StepEnded
-    | StopRequested
-    | StillRunning
-    | ExecutionEnded
-)
 
 
 def follow(

@@ -89,19 +89,10 @@ class StepResult:
         return self.cached_from is not None
 
     @property
-    def failed(self) -> bool:
-        """Whether its job failed, or ended well after recording that its training had failed."""
-        return self.status in UNSUCCESSFUL or self.recorded
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the step succeeded because its job recorded a failure as evidence."""
-        return self.status is StepStatus.SUCCEEDED and self.failure is not None
-
-    @property
     def outcome_in_words(self) -> str:
-        """The status, for people: a job that died did not succeed."""
-        return RECORDED if self.recorded else str(self.status)
+        """The status, for people; RECORDED where the job recorded a failure as evidence."""
+        recorded = self.status is StepStatus.SUCCEEDED and self.failure is not None
+        return RECORDED if recorded else str(self.status)
 
     @property
     def ended(self) -> float | None:

@@ -294,8 +294,8 @@ def _plausible(amount: _Amount | None) -> _Amount | None:
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    kept = sorted(values.items())[:MOST_VALUES]
+    first = sorted(values.items())[:MOST_VALUES]
     return {
         clipped(key, 60): "none" if value is None else clipped(str(value), MOST_TEXT)
-        for key, value in kept
+        for key, value in first
     }

@@ -403,8 +403,8 @@ def go_together(differences: FloatArray, groups: Grouping, draws: int = DRAWS) -
         order = generator.permutation(groups.count)
         rank = np.empty(groups.count, dtype=np.int64)
         rank[order] = np.arange(groups.count)
-        kept = rank[of_row] < max(FEWEST_GROUPS, groups.count * TESTED_ROWS // len(of_row))
-        differences, of_row = differences[kept], _numbered(of_row[kept])
+        tested = rank[of_row] < max(FEWEST_GROUPS, groups.count * TESTED_ROWS // len(of_row))
+        differences, of_row = differences[tested], _numbered(of_row[tested])
     centred = differences - differences.mean()
     if not centred.any():
         return False

@@ -428,11 +428,11 @@ def _trimmed(values: FloatArray) -> tuple[float, float, int]:
     """A trimmed mean, its variance, and how many values it is over."""
     count = len(values)
     cut = int(TRIMMED * count)
-    kept = np.sort(values)[cut : count - cut]
-    winsorized = np.clip(values, kept[0], kept[-1])
+    middle = np.sort(values)[cut : count - cut]
+    winsorized = np.clip(values, middle[0], middle[-1])
     spread = float(winsorized.var(ddof=1))
-    variance = spread * (count - 1) / (len(kept) * (len(kept) - 1))
-    return float(kept.mean()), variance * _inflation(winsorized), len(kept)
+    variance = spread * (count - 1) / (len(middle) * (len(middle) - 1))
+    return float(middle.mean()), variance * _inflation(winsorized), len(middle)
 
 
 def _inflation(values: FloatArray) -> float:
@@ -895,7 +895,7 @@ _SLOWED = dict(
 def about_slowdowns(evidences: Sequence[Evidence]) -> list[Note]:
     """A note for each kind, by the first of the arm's jobs that met it; the gravest first."""
     first: dict[str, Slowdown] = {}
-    for each in (hindrance for evidence in evidences for hindrance in evidence.hindrances):
+    for each in (slowdown for evidence in evidences for slowdown in evidence.hindrances):
         first.setdefault(each.kind, each)
     found = [first[kind] for kind in SLOWDOWN_KINDS if kind in first]
     return [

@@ -119,16 +119,15 @@ class Handler:
         except (TypeError, ValueError):  # of a compiled extension
             return function(*arguments)
         for given in (arguments, (*arguments, None)):  # no context: no model server is behind it
-            if len(signature.parameters) == len(given):
-                return function(*given)
-        try:
-            signature.bind(*arguments)
-        except TypeError:
-            raise HandlerError(
-                f"{name} of the handler takes {len(signature.parameters)} arguments, allowed: "
-                f"{len(arguments)}, or one more for the context"
-            ) from None
-        return function(*arguments)
+            try:
+                signature.bind(*given)
+            except TypeError:
+                continue
+            return function(*given)
+        raise HandlerError(
+            f"{name} of the handler takes {len(signature.parameters)} arguments, allowed: "
+            f"{len(arguments)}, or one more for the context"
+        )
 
 
 def _module(code: Path, program: str, defaults: Mapping[str, Any]) -> Any:
@@ -136,17 +135,13 @@ def _module(code: Path, program: str, defaults: Mapping[str, Any]) -> Any:
     file = program or PROGRAM
     name = (file[:-3] if file.endswith(".py") else file).replace("/", ".")
     sys.path.insert(0, str(code))
-    parent = name.rpartition(".")[0]
-    if (not parent or _found(parent)) and _found(name):
+    parent, find = name.rpartition(".")[0], importlib.util.find_spec
+    if (not parent or find(parent)) and find(name):
         return importlib.import_module(name)
     if "model_fn" in defaults:
         return None
     there = ", ".join(sorted(path.name for path in code.glob("*"))) or "nothing"
     raise HandlerError(f"SAGEMAKER_PROGRAM {file} is not in its folder: {there}")
-
-
-def _found(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 def _pytorch_model(model_dir: str) -> Any:

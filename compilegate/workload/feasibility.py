@@ -52,7 +52,7 @@ class ArmFinding:
 
 
 _KEYS = {"extends_image": "image", "debug_mode": "training_compiler.debug"}
-"""The arm's key by the field of what is asked, where it is not of the same name."""
+"""The arm's key by the field of `ArmSettings`, where it is not of the same name."""
 
 
 def check_feasible(
@@ -97,12 +97,12 @@ def findings(
     found: list[ArmFinding] = []
     for name, arm in workload.arms.items():
         base = bases.get(arm.image_folder)
-        asked = replace(
-            asked_of(workload, arm, base), region=region, target=target, libraries=libraries
+        settings = replace(
+            settings_of(workload, arm, base), region=region, target=target, libraries=libraries
         )
         of_arm: list[Finding] = []
         for each in given:
-            of_arm += check(replace(asked, instance_type=_instance(workload, arm, each)), today)
+            of_arm += check(replace(settings, instance_type=_instance(workload, arm, each)), today)
         of_arm += _image_findings(workload, arm, base)
         found += [
             ArmFinding(arm=name, key=_key(each, arm), finding=each)
@@ -155,7 +155,7 @@ def _image_findings(
         yield from workload.kind.image_findings(base, about="image")
 
 
-def asked_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> ArmSettings:
+def settings_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> ArmSettings:
     """What an arm asks for wherever it runs, in the catalog's words."""
     baseline = workload.arms[BASELINE_ARM]
     stack, options = arm.stack, arm.compiler_options

@@ -194,7 +194,7 @@ class Workload:
                 f"arms: {', '.join(names)} would train, expected {BASELINE_ARM} and any of "
                 f"{', '.join(self.candidates)}"
             )
-        kept = {name: arm for name, arm in self.arms.items() if name in names}
+        named = {name: arm for name, arm in self.arms.items() if name in names}
         return replace(
-            self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)
+            self, arms=named, left_out=tuple(name for name in self.arms if name not in named)
         )

@@ -12,8 +12,7 @@ from compilegate.account.promotion import ImageInRegionError, Promotion
 from compilegate.account.registry import Registry
 from compilegate.account.session import open_session
 from compilegate.account.settings.declaration import Source
-from tests.aws_server.client import ACCOUNT, AwsServer
-from tests.aws_server.registries import MANIFEST
+from tests.aws_server.client import ACCOUNT, MANIFEST, AwsServer
 
 pytestmark = pytest.mark.slow
 

@@ -66,8 +66,8 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
 def changed(bert: Facts, change: dict[str, Any]) -> Facts:
     change = dict(change)
     asked = {key: change.pop(key) for key in ("instance_type", "model")}
-    asked = dataclasses.replace(bert.asked, **asked)
-    return dataclasses.replace(bert, asked=asked, needs=(), **change)
+    settings = dataclasses.replace(bert.settings, **asked)
+    return dataclasses.replace(bert, settings=settings, needs=(), **change)
 
 
 @given(

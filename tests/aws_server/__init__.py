@@ -13,5 +13,4 @@ fail, and every request is recorded.
     codebuild.py       builds
     cloudformation.py  the resource types that moto lacks
     repairs.py         what moto does wrong with stacks and resources
-    registries.py      the registries of base images
 """

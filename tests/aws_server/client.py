@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,8 +17,11 @@ from typing import Any
 import boto3
 import pytest
 
+from compilegate.catalog.images import ecr_repository
+
 PROJECT = Path(__file__).parents[2]
 ACCOUNT = "123456789012"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 REGION = "us-east-1"
 
 
@@ -85,6 +88,21 @@ class AwsServer:
         """End the update in progress; see `repairs.end_update`."""
         given = {"name": stack, "how": how, "reason": reason, "account": self.account}
         self._post("stack-ends", given)
+
+    def push_images(self, uris: Iterable[str]) -> None:
+        """Put images of AWS into this account: moto looks for them there alone."""
+        ecr = self.client("ecr")
+        existing = {each["repositoryName"] for each in ecr.describe_repositories()["repositories"]}
+        for uri in uris:
+            repository = ecr_repository(uri)
+            if repository is None:
+                continue
+            if repository.name not in existing:
+                ecr.create_repository(repositoryName=repository.name)
+                existing.add(repository.name)
+            manifest = json.dumps({"mediaType": MANIFEST, "content": uri})
+            tag = uri.rpartition(":")[2]
+            ecr.put_image(repositoryName=repository.name, imageManifest=manifest, imageTag=tag)
 
     def set_quotas(self, values: dict[str, float]) -> None:
         self._post("quotas", values)

@@ -56,7 +56,29 @@ class ResourceType:
         if self.update is not None:
             return self.update(client, made, properties)
         self.delete(client, made.ref)
-        return self.create(client, properties.get(self.name_property, made.ref), properties)
+        known = made.attributes.get(self.name_property, made.ref)
+        return self.create(client, properties.get(self.name_property, known), properties)
+
+
+Create = Callable[[Any, str, Properties], Made]
+
+
+def created_by(operation: str, arn: str, name_property: str, *, ref_is_arn: bool = False) -> Create:
+    """A create function that calls one operation with the properties as they are."""
+
+    def create(client: Any, name: str, properties: Properties) -> Made:
+        # moto gives a resource that an update adds a name of its own, whatever is declared.
+        request = {name_property: name, **properties}
+        answer = getattr(client, operation)(**request)
+        attributes = {"Arn": answer[arn], name_property: request[name_property]}
+        return Made(answer[arn] if ref_is_arn else request[name_property], attributes)
+
+    return create
+
+
+def deleted_by(operation: str, parameter: str) -> Callable[[Any, str], object]:
+    """A delete function that calls one operation with the resource's name."""
+    return lambda client, ref: getattr(client, operation)(**{parameter: ref.rpartition("/")[2]})
 
 
 def create_pipeline(client: Any, name: str, properties: Properties) -> Made:
@@ -122,40 +144,10 @@ def delete_group(_client: Any, ref: str) -> None:
     backend.model_package_groups.pop(name, None)
 
 
-def sagemaker_type(kind: str, *, updatable: bool = False) -> ResourceType:
-    """A model, endpoint configuration or endpoint: its `Ref` is its ARN, its name an attribute.
-    moto's own types know no model package and no update of an endpoint."""
-    key = f"{kind}Name"
-    snake = {"EndpointConfig": "endpoint_config"}.get(kind, kind.lower())
-
-    def create(client: Any, name: str, properties: Properties) -> Made:
-        request = {key: name, **properties}
-        answer = getattr(client, f"create_{snake}")(**request)
-        return Made(answer[f"{kind}Arn"], {key: request[key]})
-
-    def update(client: Any, made: Made, properties: Properties) -> Made:
-        name = made.attributes[key]
-        if not updatable:
-            delete(client, made.ref)
-            return create(client, name, properties)
-        given = {each: value for each, value in properties.items() if each != "Tags"}
-        getattr(client, f"update_{snake}")(**{**given, key: name})
-        return made
-
-    def delete(client: Any, ref: str) -> None:
-        getattr(client, f"delete_{snake}")(**{key: ref.rpartition("/")[2]})
-
-    return ResourceType(f"AWS::SageMaker::{kind}", "sagemaker", create, delete, update, key)
-
-
-def create_schedule_group(client: Any, name: str, properties: Properties) -> Made:
-    arn = client.create_schedule_group(**{**properties, "Name": name})["ScheduleGroupArn"]
-    return Made(name, {"Arn": arn, "State": "ACTIVE"})
-
-
-def create_schedule(client: Any, name: str, properties: Properties) -> Made:
-    made = client.create_schedule(**{**properties, "Name": name})
-    return Made(name, {"Arn": made["ScheduleArn"]})
+def update_endpoint(client: Any, made: Made, properties: Properties) -> Made:
+    given = {key: value for key, value in properties.items() if key != "Tags"}
+    client.update_endpoint(**{**given, "EndpointName": made.attributes["EndpointName"]})
+    return made
 
 
 def update_schedule(client: Any, made: Made, properties: Properties) -> Made:
@@ -237,19 +229,26 @@ def _document(properties: Properties) -> str:
 def put_type(
     type: str,
     service: str,
-    put: Callable[[Any, str, Properties], Made],
+    put: Create,
     delete: Callable[[Any, str], object] = lambda _client, _ref: None,
     name_property: str = "",
 ) -> ResourceType:
     """A type whose resources are put whole: an update creates the resource again. Without `delete`
     they go with the queue or topic that they belong to."""
+
+    def update(client: Any, made: Made, properties: Properties) -> Made:
+        return put(client, made.ref, properties)
+
+    return ResourceType(type, service, put, delete, update, name_property)
+
+
+def sagemaker_type(kind: str, snake: str, **more: Any) -> ResourceType:
+    """A type whose `Ref` is its ARN; moto's own know no model package and no update."""
+    name = f"{kind}Name"
+    create = created_by(f"create_{snake}", f"{kind}Arn", name, ref_is_arn=True)
+    delete = deleted_by(f"delete_{snake}", name)
     return ResourceType(
-        type,
-        service,
-        put,
-        delete,
-        lambda client, made, properties: put(client, made.ref, properties),
-        name_property,
+        f"AWS::SageMaker::{kind}", "sagemaker", create, delete, name_property=name, **more
     )
 
 
@@ -270,20 +269,20 @@ TYPES = (
         update_group,
         name_property="ModelPackageGroupName",
     ),
-    sagemaker_type("Model"),
-    sagemaker_type("EndpointConfig"),
-    sagemaker_type("Endpoint", updatable=True),
+    sagemaker_type("Model", "model"),
+    sagemaker_type("EndpointConfig", "endpoint_config"),
+    sagemaker_type("Endpoint", "endpoint", update=update_endpoint),
     ResourceType(
         "AWS::Scheduler::ScheduleGroup",
         "scheduler",
-        create_schedule_group,
-        lambda it, ref: it.delete_schedule_group(Name=ref),
+        created_by("create_schedule_group", "ScheduleGroupArn", "Name"),
+        deleted_by("delete_schedule_group", "Name"),
         name_property="Name",
     ),
     ResourceType(
         "AWS::Scheduler::Schedule",
         "scheduler",
-        create_schedule,
+        created_by("create_schedule", "ScheduleArn", "Name"),
         delete_schedule,
         update_schedule,
         name_property="Name",
@@ -292,7 +291,7 @@ TYPES = (
         "AWS::CodeBuild::Project",
         "codebuild",
         create_project,
-        lambda it, ref: it.delete_project(name=ref),
+        deleted_by("delete_project", "name"),
         name_property="Name",
     ),
     ResourceType(
@@ -318,7 +317,7 @@ TYPES = (
         "AWS::S3::BucketPolicy",
         "s3",
         put_bucket_policy,
-        lambda it, ref: it.delete_bucket_policy(Bucket=ref),
+        deleted_by("delete_bucket_policy", "Bucket"),
     ),
     put_type("AWS::SQS::QueuePolicy", "sqs", put_queue_policy),
     put_type("AWS::SNS::TopicPolicy", "sns", put_topic_policy),

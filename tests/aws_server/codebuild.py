@@ -63,8 +63,6 @@ class Build:
             "logs": {"deepLink": f"https://console.aws.amazon.com/cloudwatch/#{self.id}"},
             "phases": [{"phaseType": "QUEUED", "phaseStatus": "SUCCEEDED"}],
         }
-        if frame["status"] == "TIMED_OUT":
-            described["phases"] = [{"phaseType": frame["phase"], "phaseStatus": "TIMED_OUT"}]
         if self.ended:
             described["endTime"] = 1_000_000_090
         if "message" in frame:

@@ -1,7 +1,7 @@
 """The Dockerfiles, built for real on a base that stands in for AWS's.
 
-It takes a container engine that answers (DOCKER_HOST) and a package index. Where there is no
-engine, no image is built, and the summary of the run says so.
+It needs a container engine (DOCKER_HOST), the public registry of Python's images and a package
+index. Where they are not there, no image is built, and the summary of the run says so.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from pathlib import Path
 import pytest
 
 from compilegate.pipelines.staging.source_tree import gate_tree
-from tests.containers.stand_in_base import make_base, with_torch
 from tests.containers.test_image_folders import pinned, requirements
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
-BASE = "compilegate-test/base"
-TORCH = {
-    "neuron": "2.9.0+standin",
-    "training": "2.13.0+standin",
-    "training-compiler": "1.13.1+standin",
-    "xgboost": "2.13.0+standin",
+PYTHON = "public.ecr.aws/docker/library/python:{}-slim-bookworm"
+BASES = {
+    "neuron": ("3.12", "2.9.0+standin"),
+    "training": ("3.12", "2.13.0+standin"),
+    "training-compiler": ("3.9", "1.13.1+standin"),
+    "xgboost": ("3.12", "2.13.0+standin"),
 }
-"""Of the base of each image for training. Every image is here, or is the gate's."""
+"""The Python and the torch of the base of each image for training."""
+WITH_TORCH = """FROM {python}
+RUN python -c "import pathlib, sysconfig; \
+folder = pathlib.Path(sysconfig.get_path('purelib'), 'torch-{torch}.dist-info'); \
+folder.mkdir(); \
+(folder / 'METADATA').write_text('Name: torch\\nVersion: {torch}\\n'); \
+(folder / 'RECORD').write_text('')"
+"""
+"""A torch that has a name and a version and nothing else: a build shows whether it stays."""
 
 
 @pytest.fixture(scope="module")
-def docker() -> list[str]:
-    """The command of an engine that answers."""
-    program = shutil.which("docker")
-    done = subprocess.run([program or "true", "info"], capture_output=True, check=False)
-    if program is not None and done.returncode == 0:
-        return [program]
-    pytest.skip("NO IMAGE WAS BUILT: no container engine answers; start one, or set DOCKER_HOST")
-
-
-@pytest.fixture(scope="module")
-def base(docker: list[str]) -> Iterator[str]:
-    make_base(docker, BASE)
-    yield BASE
+def docker() -> Iterator[list[str]]:
+    """The command of an engine that answers and has a base; removes what was built."""
+    program = shutil.which("docker") or "false"
+    for command in (["info"], ["pull", "--quiet", PYTHON.format("3.12")]):
+        if subprocess.run([program, *command], capture_output=True, check=False).returncode:
+            pytest.skip(f"NO IMAGE WAS BUILT: `docker {command[0]}` fails; set DOCKER_HOST")
+    yield [program]
     names = ("--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=compilegate-test/*")
-    listing = [*docker, "image", "ls", *names]
+    listing = [program, "image", "ls", *names]
     made = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
-    subprocess.run([*docker, "image", "rm", "--force", *made], check=True, capture_output=True)
+    subprocess.run([program, "image", "rm", "--force", *made], check=True, capture_output=True)
 
 
 def build(docker: list[str], folder: str, base_image: str) -> str:
@@ -70,10 +71,8 @@ def run(docker: list[str], image: str, *command: str, path: str = "") -> str:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
-    docker: list[str], base: str, tmp_path: Path
-) -> None:
-    image = build(docker, "gate", base)
+def test_the_gate_s_image_runs_the_gate_and_has_no_torch(docker: list[str], tmp_path: Path) -> None:
+    image = build(docker, "gate", PYTHON.format("3.12"))
     (tmp_path / "gate.zip").write_bytes(gate_tree().module_zip())
     (tmp_path / "Dockerfile").write_text(f"FROM {image}\nCOPY gate.zip /gate.zip\n")
     with_code = f"{image}-with-code"
@@ -86,22 +85,24 @@ def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
 
 
 def test_every_image_is_built_here() -> None:
-    assert {*TORCH, "gate"} == {path.parent.name for path in CONTAINERS.glob("*/Dockerfile")}
+    assert {*BASES, "gate"} == {path.parent.name for path in CONTAINERS.glob("*/Dockerfile")}
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("folder", TORCH)
+@pytest.mark.parametrize("folder", BASES)
 def test_a_training_image_adds_its_packages_and_keeps_the_base_s_torch(
-    docker: list[str], base: str, folder: str
+    docker: list[str], folder: str
 ) -> None:
-    image = build(docker, folder, with_torch(docker, base, TORCH[folder]))
-    packages = dict(
-        line.split("==")
-        for line in run(docker, image, "python", "-m", "pip", "freeze").splitlines()
-        if "==" in line
-    )
-    assert packages["torch"] == TORCH[folder]
+    python, torch = BASES[folder]
+    base = f"compilegate-test/base-{folder}"
+    text = WITH_TORCH.format(python=PYTHON.format(python), torch=torch)
+    command = [*docker, "build", "--quiet", "--tag", base, "-"]
+    subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+    image = build(docker, folder, base)
+    listed = run(docker, image, "python", "-m", "pip", "freeze").splitlines()
+    packages = dict(line.split("==") for line in listed if "==" in line)
+    assert packages["torch"] == torch
     locked = pinned(CONTAINERS / folder / "requirements.lock")
     for name in requirements(CONTAINERS / folder / "requirements.txt").keys() - {"torch"}:
         assert packages.get(name, packages.get(name.replace("-", "_"))) == locked[name]

@@ -46,7 +46,7 @@ def code_of(page: Path) -> list[str]:
     ]
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, PROJECT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_every_path_and_link_leads_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     # What a tutorial has its reader save, without suffixes.

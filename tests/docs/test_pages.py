@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def test_a_tutorial_holds_line_by_line(pages: tuple[str, ...], tmp_path: Path) -
     shutil.copytree(ROOT / "containers", tmp_path / "containers")
     for page in pages:
         assert follow(f"docs/{page}.md", tmp_path, Place(tmp_path, ENVIRONMENT).run) >= 2
+
+
+def test_the_arms_of_an_upgrade_differ_in_the_image_alone() -> None:
+    """The tutorial validates, compiles and judges the example."""
+    example = (ROOT / "docs" / "examples" / "upgrade.toml").read_text(encoding="utf-8")
+    arms = tomllib.loads(example)["arms"]
+    shown = next(block for block in blocks("docs/upgrade.md") if block.language == "toml")
+    assert tomllib.loads(shown.text)["arms"] == arms
+    today, later = (dict(arm) for arm in arms.values())
+    assert today.pop("image") != later.pop("image")
+    assert today == later
 
 
 @pytest.mark.long

@@ -41,10 +41,12 @@ def printed(program: str, *arguments: str, given: str = "") -> str:
 )
 def test_only_a_job_on_sagemaker_says_which_instance_it_ran_on(arn: str, instance: object) -> None:
     """Or the price of that instance would be put on the seconds of this machine."""
-    told = {"SM_CURRENT_INSTANCE_TYPE": "ml.g5.xlarge", "TRAINING_JOB_ARN": arn}
-    found = describe_machine(Machine(None), None, {**told, "COMPILEGATE_IMAGE": "training:1"})
+    environment = {"SM_CURRENT_INSTANCE_TYPE": "ml.g5.xlarge", "TRAINING_JOB_ARN": arn}
+    found = describe_machine(
+        Machine(None), None, {**environment, "COMPILEGATE_IMAGE": "training:1"}
+    )
     assert (found["instance_type"], found["image"]) == (instance, "training:1")
-    assert describe_machine(Machine(None), None, told)["image"] is None
+    assert describe_machine(Machine(None), None, environment)["image"] is None
 
 
 ALL_SETTINGS = """

@@ -83,10 +83,9 @@ class Installed:
         """What a command prints, in the user's folder; it must end well."""
         return self._output(str(self.python.with_name("compilegate")), *map(str, arguments))
 
-    def python_says(self, *arguments: str | Path) -> str:
-        """What Python prints, given code or a script, in the user's folder; it must end well."""
-        code = ["-c"] if len(arguments) == 1 else []
-        return self._output(str(self.python), "-P", *code, *map(str, arguments))
+    def print_of(self, code: str) -> str:
+        """What Python prints for code, in the user's folder; it must end well."""
+        return self._output(str(self.python), "-P", "-c", code)
 
     def _output(self, *command: str) -> str:
         # The user's own modules are on PYTHONPATH; nothing of this checkout is.
@@ -127,7 +126,7 @@ for name in main.list_commands(None):
 @pytest.mark.slow
 def test_one_name_is_installed_whose_every_command_explains_itself(installed: Installed) -> None:
     (site,) = installed.python.parents[1].glob("lib/python3*/site-packages")
-    found = installed.python_says("import compilegate; print(compilegate.__file__)")
+    found = installed.print_of("import compilegate; print(compilegate.__file__)")
     assert Path(found.strip()) == site / "compilegate" / "__init__.py"
     added = {path.name for path in site.iterdir() if ".dist-info" not in path.name}
     assert added == {"compilegate", "libraries.pth"}
@@ -135,7 +134,7 @@ def test_one_name_is_installed_whose_every_command_explains_itself(installed: In
     # A long sentence continues in a line of its own, further to the right.
     commands = [line.split()[0] for line in listed.splitlines() if line[2:3].strip()]
     assert {"validate", "pipeline", "run", "gate", "aws"} <= set(commands)
-    usages = [line.split()[:3] for line in installed.python_says(EXPLAIN).splitlines()]
+    usages = [line.split()[:3] for line in installed.print_of(EXPLAIN).splitlines()]
     assert usages == [["Usage:", "compilegate", command] for command in commands]
 
 
@@ -152,18 +151,3 @@ def test_a_workload_is_trained_and_judged_in_any_folder(installed: Installed) ->
     assert trained <= set(steps_that(first, "succeeded in"))
     assert set(steps_that(again, "taken from the cache")) == {*trained, "Open-registered"}
     assert "decided: Nothing is new" in again
-
-
-@pytest.mark.slow
-def test_evidence_of_ones_own_script_is_written_and_judged_in_any_folder(
-    installed: Installed,
-) -> None:
-    examples = PROJECT / "docs" / "examples"
-    for arm in ("loop", "matrix"):
-        for seed in (1, 2, 3):
-            place = f"evidence/{arm}--{seed}"
-            installed.python_says(examples / "train_regression.py", arm, str(seed), place)
-    experiment = examples / "regression.toml"
-    judged = installed.run("gate", "evidence", "--config", experiment, "--output", "page.html")
-    assert "Release matrix, seed 1" in judged
-    assert "matrix" in (installed.folder / "page.html").read_text(encoding="utf-8")

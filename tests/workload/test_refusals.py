@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.declaration_errors import checked
+from compilegate.declaration_errors import validate
 from compilegate.workload import WorkloadError, WorkloadFile, settle
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ def refused(case: dict[str, Any]) -> list[str]:
     path = BASES.get(of, HERE / f"{of}.toml")
     raw = changed(tomllib.loads(path.read_text(encoding="utf-8")), case["change"])
     with pytest.raises(WorkloadError) as caught:
-        settle(checked("FILE", raw, WorkloadFile, WorkloadError))
+        settle(validate("FILE", raw, WorkloadFile, WorkloadError))
     return [problem.removeprefix("FILE: ") for problem in caught.value.problems]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from compilegate.access.sharing import CI_DEPLOY
 from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.pins import read_pins
-from compilegate.declaration_errors import checked, parsed_toml
+from compilegate.declaration_errors import parse_toml, validate
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import MadeNetwork, Network
 
@@ -40,7 +40,7 @@ def read_settings(path: Path) -> Settings:
     """
     settings = Settings()
     if path.exists():
-        raw = parsed_toml(path, SettingsError)
+        raw = parse_toml(path, SettingsError)
         settings = settings_of(path, raw, os.environ.get(STAGE_VARIABLE))
     pinned = {**read_pins(path), **settings.images.pinned}
     images = settings.images.model_copy(update={"pinned": pinned})
@@ -60,9 +60,9 @@ def settings_of(path: Path, raw: Mapping[str, Any], stage: str | None) -> Settin
         )
     if not tables:
         rest = {key: value for key, value in raw.items() if key != "stages"}
-        return checked(path, rest, Settings, SettingsError)
+        return validate(path, rest, Settings, SettingsError)
     found = {
-        name: checked(f"{path}, stage {name}", table, Settings, SettingsError)
+        name: validate(f"{path}, stage {name}", table, Settings, SettingsError)
         for name, table in tables.items()
     }
     return found[stage or next(iter(tables))]

@@ -1,6 +1,6 @@
 """Jobs with SageMaker Training Compiler: the estimators of a script, and what these start.
 
-What the compiler can run on is asked in `catalog`, as `validate`, `doctor` and `advise` do.
+The catalog decides what the compiler can run on, as for `validate`, `doctor` and `advise`.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class Estimator:
     def refused(self) -> frozenset[str]:
         """What the catalog has against Training Compiler on its instances, by code."""
         instance, count = self.text("instance_type"), self.number("instance_count") or 1
-        asked = catalog.ArmSettings(
+        settings = catalog.ArmSettings(
             compiler=TRAINING_COMPILER, instance_type=instance, instance_count=count
         )
-        return frozenset(each.code for each in catalog.check(asked)) if instance else frozenset()
+        return frozenset(each.code for each in catalog.check(settings)) if instance else frozenset()
 
     @property
     def gpus(self) -> int | None:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     output = os.environ[names.OUTPUT_DATA_VARIABLE]
     processes = os.environ.get(names.PROCESSES_VARIABLE)
 
-    def known(attempts: tuple[str, ...]) -> Evidence:
+    def evidence_of_attempts(attempts: tuple[str, ...]) -> Evidence:
         """What is known without the script: its arguments, and how earlier starts of it ended."""
         return Evidence(
             job=os.environ["TRAINING_JOB_NAME"],
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         # Of a script that failed nobody asks whether its compiler ran.
         compiler = recipe.get(names.COMPILER)
         failed = replace(
-            known(failure.attempts),
+            evidence_of_attempts(failure.attempts),
             compiler=CompilerRecord(str(compiler), ran=False) if compiler else None,
             failure=failure.reason,
             ending=failure.ending.name,
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
                 notes = (TOO_FEW,)
                 print(f"note: {TOO_FEW}", flush=True)
         found = replace(
-            known(attempts),
+            evidence_of_attempts(attempts),
             origin=Origin.PRINTED,
             metrics=metrics,
             printed=printed.recorded,

@@ -226,7 +226,7 @@ class Job:
         self._framework = framework
         obstacle = framework.obstacle()
         if obstacle is not None:
-            self._probes.have_an_obstacle(obstacle, self.precision)
+            self._probes.set_obstacle(obstacle, self.precision)
 
     # Its steps.
 
@@ -799,7 +799,7 @@ class Job:
             )
         elif self.compiler != "eager" and (not compiler.ran or LEFT_TO_EAGER in compiler.proof):
             why = compiler.proof.get(LEFT_TO_EAGER, "no graph was compiled")
-            self._probes.have_an_obstacle(f"it did not run compiled: {why}", self.precision)
+            self._probes.set_obstacle(f"it did not run compiled: {why}", self.precision)
             self.note(f"The model did not run compiled ({why}), so nothing here is the compiler's.")
 
     def _batch_size(self) -> int:

@@ -53,7 +53,7 @@ class Probes:
         verdict = parity_verdict(self.errors, precision, limit, self.parity.reproduced)
         return verdict.answer is ParityAnswer.FAIL
 
-    def have_an_obstacle(self, obstacle: str, precision: str) -> None:
+    def set_obstacle(self, obstacle: str, precision: str) -> None:
         if self._config.parity_steps:
             self.errors = None
             self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
@@ -65,9 +65,9 @@ class Probes:
         ready before. No more calls are kept. `precision` is the arm's."""
         left = compilation.compiler.left_to_eager
         if compilation.is_sharded:
-            self.have_an_obstacle(SHARDED, precision)
+            self.set_obstacle(SHARDED, precision)
         elif self._wants_parity and left:
-            self.have_an_obstacle(f"it did not run compiled: {left}", precision)
+            self.set_obstacle(f"it did not run compiled: {left}", precision)
         elif self._wants_parity and compilation.parts:
             looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
             try:
@@ -75,7 +75,7 @@ class Probes:
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
                 reason = f"the parity probe failed: {one_sentence(error)}"
                 print(f"compilegate: {reason}. The training goes on.", flush=True)
-                self.have_an_obstacle(reason, precision)
+                self.set_obstacle(reason, precision)
         for dispatch in ready:
             dispatch.end_capture()
 

@@ -70,7 +70,7 @@ class Journal:
         write_json(self.folder / "execution.json", document)
 
     def write_step(self, step: StepResult) -> None:
-        """Keep one step's state."""
+        """Write the state of one step."""
         document = json.loads(json.dumps(asdict(step), default=str))  # paths become text
         write_json(self.folder / "steps" / f"{step.name}.json", document)
 

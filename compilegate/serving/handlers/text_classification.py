@@ -14,18 +14,20 @@ import json
 from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 CONTENT_TYPES = ("application/json", "application/jsonlines", "text/plain")
 DOCUMENTS_AT_ONCE = 32
 
 
-def model_fn(model_dir: str) -> tuple[Any, Any]:
-    """The model in float32, as the gate judged it, and its tokenizer."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = AutoModelForSequenceClassification.from_pretrained(model_dir).float().to(device)
-    model.eval()
-    return model, AutoTokenizer.from_pretrained(model_dir)
+def model_fn(model_dir: str) -> Any:
+    """The model in float32, as the gate judged it, with its tokenizer."""
+    return pipeline(
+        "text-classification",
+        model=AutoModelForSequenceClassification.from_pretrained(model_dir).float(),
+        tokenizer=AutoTokenizer.from_pretrained(model_dir),
+        device=0 if torch.cuda.is_available() else -1,
+    )
 
 
 def input_fn(body: Any, content_type: str) -> list[str]:
@@ -46,26 +48,11 @@ def input_fn(body: Any, content_type: str) -> list[str]:
     return [_document(each) for each in documents]
 
 
-def predict_fn(documents: list[str], model: tuple[Any, Any]) -> list[dict[str, float]]:
+def predict_fn(documents: list[str], model: Any) -> list[dict[str, float]]:
     """The probability of each class, by its name, for each document."""
-    classifier, tokenizer = model
-    found: list[list[float]] = []
-    for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
-        encoded = tokenizer(
-            documents[start : start + DOCUMENTS_AT_ONCE],
-            padding=True,
-            truncation=True,
-            return_tensors="pt",
-        )
-        with torch.no_grad():
-            logits = classifier(
-                input_ids=encoded["input_ids"].to(classifier.device),
-                attention_mask=encoded["attention_mask"].to(classifier.device),
-            ).logits
-        found += logits.double().softmax(dim=-1).cpu().tolist()
-    names = [classifier.config.id2label[index] for index in range(classifier.config.num_labels)]
-    # Without strict: older images have a Python that does not know it.
-    return [dict(zip(names, each)) for each in found]  # noqa: B905
+    options = {"function_to_apply": "softmax", "batch_size": DOCUMENTS_AT_ONCE}
+    found = model(documents, top_k=None, truncation=True, **options)
+    return [{each["label"]: each["score"] for each in scores} for scores in found]
 
 
 def output_fn(prediction: list[dict[str, float]], accept: str) -> str:

@@ -43,7 +43,7 @@ def of_batch(module: Any, batch: Any) -> Any:
 
 
 def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
-    said = in_job(
+    reported = in_job(
         tmp_path,
         train,
         config={**COMPILED, "precision": "bf16", "batch_size": 4},
@@ -54,11 +54,11 @@ def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
     found = read_evidence(tmp_path / "evidence")
     evidence, examples = found.evidence, found.examples
     assert (evidence.compiler.ran, evidence.compiler.recompilations) == (True, 0)
-    assert len(found.steps.seconds) == said["steps"] == 9
+    assert len(found.steps.seconds) == reported["steps"] == 9
     assert evidence.recipe["global_batch_size"] == 8
     assert (evidence.parity.precision, evidence.parity.obstacle) == ("bf16", None)
     right = examples.scores.argmax(axis=1) == examples.labels
-    assert np.mean(right) == pytest.approx(said["val_right"]) == evidence.metrics["val_right"]
+    assert np.mean(right) == pytest.approx(reported["val_right"]) == evidence.metrics["val_right"]
     assert shapes(tmp_path) == SHAPES
 
 
@@ -72,10 +72,10 @@ def test_compiled_modules_and_examples_may_be_named_by_functions(tmp_path: Path)
 
 
 def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> None:
-    said = in_job(tmp_path, train, arguments=(False,))
+    reported = in_job(tmp_path, train, arguments=(False,))
     found = read_evidence(tmp_path / "evidence")
     assert found.examples is None
-    assert found.evidence.metrics["val_right"] == pytest.approx(said["val_right"])
+    assert found.evidence.metrics["val_right"] == pytest.approx(reported["val_right"])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def read(folder: Path) -> Any:
 
 @pytest.mark.long
 def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Path) -> None:
-    said = in_job(
+    reported = in_job(
         tmp_path,
         train,
         config=COMPILED,
@@ -40,15 +40,17 @@ def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Pat
     assert (found.evidence.compiler.ran, found.evidence.compiler.recompilations) == (True, 0)
     # 30 rows are 7 whole batches: three steps of two, and one of the seventh, in each epoch.
     assert len(found.steps.seconds) == 8
-    assert found.steps.loss.mean() == pytest.approx(said["train_loss"], rel=1e-4)
-    assert found.examples.losses.mean() == pytest.approx(said["eval_loss"], rel=1e-4)
-    np.testing.assert_allclose(found.examples.scores, softmax(said["logits"], axis=1), atol=1e-6)
+    assert found.steps.loss.mean() == pytest.approx(reported["train_loss"], rel=1e-4)
+    assert found.examples.losses.mean() == pytest.approx(reported["eval_loss"], rel=1e-4)
+    np.testing.assert_allclose(
+        found.examples.scores, softmax(reported["logits"], axis=1), atol=1e-6
+    )
     assert list(found.examples.ids) == [str(place) for place in range(10)]
     assert (tmp_path / "model" / "config.json").exists()
     assert found.evidence.parity.steps > 0
     assert found.evidence.parity.obstacle is None
     assert found.evidence.recipe["global_batch_size"] == 8
-    assert said["drops_last"] is False
+    assert reported["drops_last"] is False
     assert any("2 of 4 examples: it was left out" in note for note in found.evidence.notes)
 
 
@@ -70,16 +72,16 @@ def test_texts_padded_to_the_longest_are_named_with_the_fix(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", ["numbers", "several"])
 def test_models_of_other_kinds_are_judged_example_by_example(kind: str, tmp_path: Path) -> None:
-    said = in_job(tmp_path, train, kind=kind, max_steps=2)
+    reported = in_job(tmp_path, train, kind=kind, max_steps=2)
     examples = read(tmp_path).examples
-    assert examples.losses.mean() == pytest.approx(said["eval_loss"], rel=1e-4)
+    assert examples.losses.mean() == pytest.approx(reported["eval_loss"], rel=1e-4)
     assert len(examples.ids) == 10
     assert (examples.targets is None) == (kind != "numbers")
 
 
 def test_a_language_model_is_judged_by_the_loss_of_each_sequence(tmp_path: Path) -> None:
-    said = in_job(tmp_path, train, kind="language", max_steps=2)
-    scores = log_softmax(said["logits"].astype(np.float64), axis=2)
+    reported = in_job(tmp_path, train, kind="language", max_steps=2)
+    scores = log_softmax(reported["logits"].astype(np.float64), axis=2)
     following = np.array(texts(10, "language")["labels"])[:, 1:]  # what each position predicts
     losses = -np.take_along_axis(scores[:, :-1], following[:, :, None], axis=2).mean(axis=(1, 2))
     np.testing.assert_allclose(read(tmp_path).examples.losses, losses, rtol=1e-5)

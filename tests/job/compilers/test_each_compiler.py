@@ -74,9 +74,11 @@ def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(nam
     arm = declared(name, **{option.key: in_a_file(value) for option, value in set_.items()})
     assert arm.options_given == set_
     words = ["--arm", "a", "--seed", "1", "--compiler", name]
-    told = [f"--{option.name}={hyperparameter_of(value)}" for option, value in set_.items()]
+    words_of_options = [
+        f"--{option.name}={hyperparameter_of(value)}" for option, value in set_.items()
+    ]
     chosen = {option.name: value for option, value in set_.items()}
-    job = read_arguments([*words, *told], FOLDERS)
+    job = read_arguments([*words, *words_of_options], FOLDERS)
     assert job.compiler_settings == declarations()[name].settings(chosen)
     # What is left out has its default on both sides.
     assert declared(name).options_given == {}
@@ -107,8 +109,8 @@ def test_its_record_has_the_declared_proof(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_guide_to_compilers_names_it_and_its_options(name: str) -> None:
-    told = (ROOT / "docs" / "compilers.md").read_text(encoding="utf-8")
-    (row,) = (line for line in told.splitlines() if line.startswith(f'| `"{name}"` |'))
+    words_of_options = (ROOT / "docs" / "compilers.md").read_text(encoding="utf-8")
+    (row,) = (line for line in words_of_options.splitlines() if line.startswith(f'| `"{name}"` |'))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     keys = [f"`{option.key}`" for option in declarations()[name].options]
     assert cells[2:] == [f"`{declarations()[name].image}`", ", ".join(keys)]

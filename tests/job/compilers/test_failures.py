@@ -36,10 +36,10 @@ def test_known_words_have_a_cause_and_a_remedy(message: str, cause: str) -> None
     found = cause_of(RuntimeError(message))
     assert found is not None
     assert cause in found.name
-    said = str(compiler_failure("inductor", RuntimeError(f"{message}\npages\nof advice")))
-    assert said.startswith(f"inductor could not compile: {found.name} (RuntimeError: ")
-    assert said.endswith(found.remedy)
-    assert "\n" not in said
+    sentence = str(compiler_failure("inductor", RuntimeError(f"{message}\npages\nof advice")))
+    assert sentence.startswith(f"inductor could not compile: {found.name} (RuntimeError: ")
+    assert sentence.endswith(found.remedy)
+    assert "\n" not in sentence
 
 
 def test_the_first_cause_of_a_chain_is_found_and_ours_stay_as_they_are() -> None:

@@ -32,7 +32,7 @@ def start(folder: Path, text: str, *arguments: str, **variables: str) -> subproc
     """Starts a script in that folder, which is for its evidence as well."""
     script = folder / "train.py"
     script.write_text(text)
-    told = {
+    settings = {
         "PYTHONPATH": str(ROOT),
         "COMPILEGATE_SCRIPT": str(script),
         "COMPILEGATE_ARM": "compiled",
@@ -42,7 +42,7 @@ def start(folder: Path, text: str, *arguments: str, **variables: str) -> subproc
     }
     return subprocess.Popen(
         [sys.executable, str(LAUNCHER), *arguments],
-        env={**os.environ, **told},
+        env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -78,8 +78,10 @@ os.write(1, (json.dumps(told) + "\\n").encode())  # in one piece: all write to o
         start(tmp_path, text + LEAVING, *arguments, SM_CURRENT_HOST=machine, **several)
         for machine in machines
     ]
-    told = [json.loads(line) for each in launched for line in each.communicate()[0].splitlines()]
-    assert sorted(told) == [[str(rank), "4", arguments] for rank in range(4)]
+    settings = [
+        json.loads(line) for each in launched for line in each.communicate()[0].splitlines()
+    ]
+    assert sorted(settings) == [[str(rank), "4", arguments] for rank in range(4)]
     assert [each.returncode for each in launched] == [0, 0]
 
 
@@ -151,11 +153,11 @@ def test_a_script_that_ends_without_evidence_is_told_which_call_it_lacks(
     tmp_path: Path, text: str, lacking: str
 ) -> None:
     """In the job itself, not by the gate minutes later; and a candidate's is evidence."""
-    told = {"COMPILEGATE_JOB": '{"seed": 7, "batch_size": 1}', "SM_MODEL_DIR": str(tmp_path)}
-    _, stderr = ended(tmp_path, text, status=1, **told)
+    settings = {"COMPILEGATE_JOB": '{"seed": 7, "batch_size": 1}', "SM_MODEL_DIR": str(tmp_path)}
+    _, stderr = ended(tmp_path, text, status=1, **settings)
     assert lacking in stderr
     assert not (tmp_path / "evidence").exists()
-    ended(tmp_path, text, **RECORD, **told)
+    ended(tmp_path, text, **RECORD, **settings)
     assert lacking in str(evidence(tmp_path).failure)
 
 
@@ -199,8 +201,8 @@ import signal
 print("epoch 1: test accuracy 95.2967%", flush=True)
 signal.pause()  # it would train for hours
 """
-    told = {"COMPILEGATE_PRINTED_test_accuracy": "accuracy ([0-9.]+)", **RECORD}
-    ended(tmp_path, text, status=1, SM_OUTPUT_DIR=str(tmp_path), **told)
+    settings = {"COMPILEGATE_PRINTED_test_accuracy": "accuracy ([0-9.]+)", **RECORD}
+    ended(tmp_path, text, status=1, SM_OUTPUT_DIR=str(tmp_path), **settings)
     assert not (tmp_path / "evidence").exists()
     reason = (tmp_path / "failure").read_text()
     assert "test_accuracy was printed as 95.2967" in reason

@@ -43,7 +43,7 @@ def launched(
     (folder / "train.py").write_text(script)
     (folder / "evidence").mkdir(exist_ok=True)
     (folder / "evidence" / "evidence.json").touch()  # which the launcher looks for
-    told = {
+    settings = {
         "PYTHONPATH": str(ROOT),
         "COMPILEGATE_SCRIPT": "train.py",
         "SM_OUTPUT_DATA_DIR": str(folder),
@@ -54,7 +54,7 @@ def launched(
     done = subprocess.run(
         [sys.executable, str(LAUNCH / program), *arguments],
         cwd=folder,
-        env={**os.environ, **told},
+        env={**os.environ, **settings},
         capture_output=True,
         text=True,
         check=False,

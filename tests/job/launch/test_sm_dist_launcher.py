@@ -78,11 +78,11 @@ def launched(
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    told = {"PYTHONPATH": str(folder), "PATH": os.environ["PATH"], "STYLE": style}
+    settings = {"PYTHONPATH": str(folder), "PATH": os.environ["PATH"], "STYLE": style}
     return subprocess.run(
         [sys.executable, "compilegate/job/launch/sm_dist.py"],
         cwd=folder,
-        env={**told, "SM_HPS": json.dumps(DECLARED), **variables},
+        env={**settings, "SM_HPS": json.dumps(DECLARED), **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -90,7 +90,7 @@ def launched(
 
 
 @pytest.mark.parametrize(
-    ("style", "told", "gpus"),
+    ("style", "settings", "gpus"),
     [
         ("runs", {"SM_NUM_GPUS": "0"}, None),
         ("calls", {"SM_NUM_GPUS": "4"}, "4"),
@@ -98,10 +98,10 @@ def launched(
     ],
 )
 def test_a_script_gets_what_was_declared_and_its_exit_status_comes_back(
-    tmp_path: Path, style: str, told: dict[str, str], gpus: str | None
+    tmp_path: Path, style: str, settings: dict[str, str], gpus: str | None
 ) -> None:
     """However AWS's launcher starts what it is given; torch_xla is told the number of GPUs."""
-    done = launched(tmp_path, style=style, **told)
+    done = launched(tmp_path, style=style, **settings)
     assert done.returncode == 5, done.stderr
     assert json.loads(done.stdout) == [["mine/train.py", *PASSED], "beside", gpus]
 

@@ -316,9 +316,9 @@ def test_a_planted_error_is_found(case: Case, data: Any, tmp_path: Path) -> None
     assume(place == "output" or one.state_dict()[place].numel() > 1 or place.endswith("seen"))
     assume(place != "output" or change != "zeroed")  # then nothing comes back
     part = case.steps(one, planted(one, place, CHANGES[change]))
-    said = verdict(probe_parity([part], compiler=Plain(), folder=tmp_path)).answer
-    assert said is not ParityAnswer.PASS, place
-    FOUND[said] += 1
+    answer = verdict(probe_parity([part], compiler=Plain(), folder=tmp_path)).answer
+    assert answer is not ParityAnswer.PASS, place
+    FOUND[answer] += 1
 
 
 def test_nearly_all_planted_errors_were_found() -> None:

@@ -342,13 +342,13 @@ OBSTACLES: list[tuple[Callable[[], Script], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("script", "options", "said"), OBSTACLES)
+@pytest.mark.parametrize(("script", "options", "obstacle"), OBSTACLES)
 def test_what_cannot_be_compared_is_said(
-    script: Callable[[], Script], options: dict[str, Any], said: str
+    script: Callable[[], Script], options: dict[str, Any], obstacle: str
 ) -> None:
     record, blocks = probed(script(), **options)
     assert (blocks, record.steps_per_block) == (None, 0)
-    assert said in str(record.obstacle)
+    assert obstacle in str(record.obstacle)
 
 
 @pytest.mark.slow

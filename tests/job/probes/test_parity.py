@@ -462,10 +462,10 @@ def test_it_says_what_it_compared_and_alike_of_nothing_less(
     model = new_model("perceptron")
     own = sum(each.numel() for each in model.parameters())
     compiled, other = captured(model, Plain()), captured(new_model("recurrent"), Plain(), steps=2)
-    assert "parity: alike" in said(capsys, compiled, tmp_path)
-    assert "parity: alike" in said(capsys, [compiled, other], tmp_path)
+    assert "parity: alike" in outcome_of(capsys, compiled, tmp_path)
+    assert "parity: alike" in outcome_of(capsys, [compiled, other], tmp_path)
     unused = dataclasses.replace(compiled, name="unused", module=nn.Linear(50, 50), calls=[])
-    assert "parity: cannot tell" in said(capsys, [compiled, unused], tmp_path)
+    assert "parity: cannot tell" in outcome_of(capsys, [compiled, unused], tmp_path)
     first, second = looked([compiled, unused], tmp_path), looked([compiled, other], tmp_path)
     sizes = first.record.trained_parameters, first.record.compared_parameters
     assert sizes == (own + 2550, own)
@@ -476,7 +476,7 @@ def test_it_says_what_it_compared_and_alike_of_nothing_less(
     assert titles == {"Perceptron", "Recurrent"}
 
 
-def said(capsys: Any, compiled: Compiled | list[Compiled], folder: Path) -> str:
+def outcome_of(capsys: Any, compiled: Compiled | list[Compiled], folder: Path) -> str:
     capsys.readouterr()
     looked(compiled, folder)
     return str(capsys.readouterr().err)

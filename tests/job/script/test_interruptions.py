@@ -28,7 +28,7 @@ def taken(job: Job, losses: list[float]) -> Job:
     return job
 
 
-def kept(job: Job) -> Mapping[str, Any]:
+def checkpoint_state(job: Job) -> Mapping[str, Any]:
     """The state of a checkpoint, written and read as a script's file would."""
     with job.checkpoint() as state:
         written = json.dumps(state)
@@ -41,29 +41,29 @@ def kept(job: Job) -> Mapping[str, Any]:
 def test_a_job_has_the_steps_of_all_its_processes(processes: list[list[float]]) -> None:
     job = taken(new_job(), processes[0])
     for own in processes[1:]:
-        state = kept(job)
+        state = checkpoint_state(job)
         job = new_job()
         job.resume(state)
         taken(job, own)
     assert list(job.losses()) == [loss for own in processes for loss in own]
-    state = kept(job)
+    state = checkpoint_state(job)
     assert len(state["seconds"]) == len(state["graphs"]) == job.steps_taken
     firsts = [sum(map(len, processes[:each])) for each in range(1, len(processes))]
     assert state["resumed_at"] == firsts
 
 
 def test_the_time_between_checkpoint_and_return_is_lost() -> None:
-    state = dict(kept(taken(new_job(), [1.0])))
+    state = dict(checkpoint_state(taken(new_job(), [1.0])))
     state["written"] -= 50.0
     job = new_job()
     job.resume(state)
-    (lost,) = kept(job)["lost_seconds"]
+    (lost,) = checkpoint_state(job)["lost_seconds"]
     assert 50.0 <= lost < 1000.0
-    assert kept(job)["job_started"] == state["job_started"]
+    assert checkpoint_state(job)["job_started"] == state["job_started"]
 
 
 def test_a_job_goes_on_before_its_first_step_alone() -> None:
-    state = kept(taken(new_job(), [1.0]))
+    state = checkpoint_state(taken(new_job(), [1.0]))
     job = taken(new_job(), [2.0])
     with pytest.raises(InputError, match=r"job.resume\(\) was called in or after step 1; call it"):
         job.resume(state)
