@@ -50,7 +50,7 @@ def command(project: Project, **given: Any) -> None:
     """
     folder = project.workloads.parent
     started = _started(**given)
-    written, kept = write_files(started, folder)
+    written, unchanged = write_files(started, folder)
     declared = read_workload(find_workload(started.name, project.workloads))
     for sentence in started.notes:
         click.echo(sentence)
@@ -61,8 +61,8 @@ def command(project: Project, **given: Any) -> None:
         for path in written
     ):
         click.echo(f"  wrote  {path}")
-    if kept:
-        click.echo(f"  kept   {', '.join(kept)}")
+    if unchanged:
+        click.echo(f"  kept   {', '.join(unchanged)}")
     click.echo(_what_next(started, folder, len(declared.seeds) * len(declared.arms)))
 
 

@@ -147,9 +147,9 @@ def _to_do(declared: Workload, path: Path, region: str | None, project: Project)
         yield from (
             f"gate.{each}" for each in never_passing(declared.gate, design_of(declared, path))
         )
-    hindrance = in_the_way(advice_on(project, declared, path, region))
-    if hindrance is not None:
-        yield hindrance
+    obstacle = in_the_way(advice_on(project, declared, path, region))
+    if obstacle is not None:
+        yield obstacle
 
 
 def _description(workload: Workload) -> str:
