@@ -12,13 +12,9 @@ from compilegate.datasets import Declared, misfits
 from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
-from compilegate.pipelines.staging import (
-    check_metric_functions,
-    gate_tree,
-    image_folders,
-    own_code,
-    unbuilt_requirements,
-)
+from compilegate.pipelines.images import image_folders
+from compilegate.pipelines.staging.requirements import check_metric_functions, unbuilt_requirements
+from compilegate.pipelines.staging.source_trees import gate_tree, own_code
 from compilegate.workload import Workload
 from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible, findings
 

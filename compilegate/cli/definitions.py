@@ -19,9 +19,10 @@ from compilegate.execution import exit_codes
 from compilegate.execution.status import StepStatus
 from compilegate.job.names import OUTPUT_ARCHIVE
 from compilegate.local import ImageSources, LocalExecutor, ObjectStore
-from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
-from compilegate.pipelines.kept import definition_of
-from compilegate.pipelines.staging import Placement, image_tags, placement_of
+from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.deployment import Deployment, local_deployment
+from compilegate.pipelines.images import image_tags
+from compilegate.pipelines.staging.placement import Placement, placement_of
 from compilegate.workload import Workload
 
 
@@ -51,12 +52,6 @@ def placed(workload: Workload, path: Path, project: Project, deployment: Deploym
         return placement_of(workload, deployment, data, path.parent)
 
 
-def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    """The definition in indented JSON, from the cache or compiled now."""
-    folder = cache_folder() / "definitions"
-    return definition_of(workload, deployment, sources, folder=folder, told=announce)
-
-
 def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str, Placement]:
     """The definition for this machine, and where its files are: nothing is fetched yet. Refuses a
     project without the images that it needs."""
@@ -68,7 +63,7 @@ def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
     placement = placed(workload, path, project, deployment)
-    return compiled(workload, deployment, placement.sources), placement
+    return compile_definition(workload, deployment, placement.sources), placement
 
 
 def run_jobs(

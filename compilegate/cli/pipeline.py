@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from compilegate.cli.checks import design_of, image_bases, refuse_infeasible
-from compilegate.cli.definitions import announce, compiled, compiled_here, placed
+from compilegate.cli.definitions import announce, compiled_here, placed
 from compilegate.cli.options import (
     FILE,
     FOLDER,
@@ -40,7 +40,9 @@ from compilegate.datasets import cache_folder
 from compilegate.document.writing import compact
 from compilegate.execution import exit_codes
 from compilegate.local import ObjectStore, explanation_lines
-from compilegate.pipelines.staging import Placement, image_folders
+from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.images import image_folders
+from compilegate.pipelines.staging.placement import Placement
 
 
 @click.command("compile")
@@ -101,7 +103,7 @@ def compile_command(
         tags = {name: folder.tag for name, folder in folders.items()}
         deployment = place.deployment(declared, tags)
         placement = placed(declared, path, project, deployment)
-        definition = compiled(declared, deployment, placement.sources)
+        definition = compile_definition(declared, deployment, placement.sources)
     # Why no candidate can pass, however equal, is known before anything trains.
     for reason in never_passing(declared.gate, design_of(declared, path)):
         announce(f"note: gate.{reason}")

@@ -23,7 +23,7 @@ from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.images import ImageFolder, image_folders
 from compilegate.posture.function import now
 from compilegate.posture.records import DynamoRecords, Record, current, decide
 from compilegate.posture.state import Event

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from compilegate.pipelines.staging import ImageFolderError, image_folders, image_tags
+from compilegate.pipelines.images import ImageFolderError, image_folders, image_tags
 
 PROJECT = Path(__file__).parents[2]
 CONTAINERS = PROJECT / "containers"

@@ -39,7 +39,7 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
     from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
     from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
-    from compilegate.pipelines.requests.keys_network_tags import (  # noqa: PLC0415
+    from compilegate.pipelines.requests import (  # noqa: PLC0415
         training_network,
     )
 

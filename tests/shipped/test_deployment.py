@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from compilegate.pipelines.staging import image_folders
+from compilegate.pipelines.images import image_folders
 from tests.aws_server.client import REGION, AwsServer, running_server
 from tests.aws_server.registries import public_registry, push_images
 from tests.mission.golden import KEY, compare

@@ -38,9 +38,14 @@ from compilegate.cli.terminal.errors import RefusalError, aligned, refusing_os_e
 from compilegate.cli.terminal.progress import StepLines
 from compilegate.datasets import raw_data
 from compilegate.execution import exit_codes
-from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import ImageFolder, image_folders, raw_data_uri
+from compilegate.pipelines.images import (
+    ImageFolder,
+    image_folders,
+    lacking_images,
+    regions,
+    used_images,
+)
+from compilegate.pipelines.staging.placement import raw_data_uri
 from compilegate.workload import Workload
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")

@@ -21,7 +21,6 @@ from compilegate.account.plan.jobs import jobs_given
 from compilegate.account.plan.planning import Plan, make_plan, target_deployment, target_sources
 from compilegate.account.plan.quotas import QuotaAnswer, QuotaError, check_quotas, read_quotas
 from compilegate.cli.checks import image_bases, refuse_infeasible
-from compilegate.cli.definitions import compiled
 from compilegate.cli.options import (
     Project,
     completing,
@@ -34,9 +33,10 @@ from compilegate.cli.terminal.errors import aligned, refusing_os_errors
 from compilegate.datasets import raw_data
 from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
+from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources
-from compilegate.pipelines.requests.images import image_folders_of
-from compilegate.pipelines.staging import placement_of
+from compilegate.pipelines.images import image_folders_of
+from compilegate.pipelines.staging.placement import placement_of
 from compilegate.posture.contract import FUNCTION_KIND
 from compilegate.report import formats
 from compilegate.workload import Workload
@@ -109,7 +109,7 @@ def command(
     click.echo(f"looking up where {declared.name} is deployed", err=True)
     with refusing_os_errors():
         deployment, sources = _target(account, declared, path, project.containers)
-    definition = compact(compiled(declared, deployment, sources))
+    definition = compact(compile_definition(declared, deployment, sources))
     click.echo("reading the deployed definition and the account's quotas", err=True)
     plan = make_plan(
         account.session,

@@ -21,7 +21,7 @@ from compilegate.cli.options import (
 )
 from compilegate.cli.places import open_account
 from compilegate.cli.terminal.errors import RefusalError
-from compilegate.pipelines.staging import image_folders
+from compilegate.pipelines.images import image_folders
 
 
 @click.command("roles")

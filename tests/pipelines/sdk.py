@@ -1,25 +1,17 @@
-"""The same pipeline in the classes of the SageMaker Python SDK: the one file that imports it.
+"""A definition in the classes of the SageMaker Python SDK: a second opinion on what we write.
 
-For whoever brings a pipeline to SageMaker from Python, and as a second opinion on every definition:
-the SDK knows each property of a step, and what it writes has to be what is written here.
-
-    from compilegate.pipelines.sdk import sdk_pipeline
-
-    pipeline = sdk_pipeline("news-topics", definition, region="eu-west-1", bucket="my-bucket")
-    pipeline.upsert(role_arn=role)
-
-Its import costs seconds, so nothing imports this file before it needs a pipeline.
+The SDK knows each property of a step. Its import costs seconds, so tests import this file late.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-# Importing the SDK without a region fails; nothing that is made here depends on this one.
+# Importing the SDK without a region fails.
 os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
 
 import boto3
@@ -67,8 +59,6 @@ from compilegate.document import model
 from compilegate.document.expressions import is_expression, step_reference
 from compilegate.document.model import format_duration
 from compilegate.document.step_types import CONDITION, FAIL, LAMBDA, STEP_TYPES
-from compilegate.document.writing import definition_document
-from compilegate.errors import CompilegateError
 
 _PARAMETERS: Mapping[str, type[Parameter]] = {
     "String": ParameterString,
@@ -85,54 +75,23 @@ _COMPARISONS: Mapping[str, type[Condition]] = {
 }
 
 
-class SdkError(CompilegateError):
-    """The SDK would write another definition than this program."""
-
-
-def check_against_sdk(definition: model.Definition) -> None:
-    """Raises SdkError that names the steps that the SDK would write in another way."""
-    pipeline = sdk_pipeline("checked", definition, region="us-east-1", bucket="checked")
-    theirs, ours = sdk_document(pipeline), definition_document(definition)
-    if theirs == ours:
-        return
-    steps = {step["Name"]: step for step in theirs["Steps"]}
-    names = [step["Name"] for step in ours["Steps"] if steps.get(step["Name"]) != step]
-    raise SdkError(
-        f"the SageMaker SDK would write these steps differently: {', '.join(names)}; please report "
-        "it with the workload's file"
-    )
-
-
-def sdk_document(pipeline: Pipeline) -> dict[str, Any]:
-    """The definition that the SDK writes, as JSON values.
-
-    Members that are not used are null in it; whether the service takes a null is nowhere said, and
-    leaving them out is.
-    """
-    document: dict[str, Any] = json.loads(pipeline.definition())
-    return {key: value for key, value in document.items() if value is not None}
-
-
-def sdk_pipeline(name: str, definition: model.Definition, *, region: str, bucket: str) -> Pipeline:
-    """A definition as the SDK's Pipeline. Making it calls no AWS: the bucket is given.
-
-    Raises ValueError for what the SDK has no classes for.
-    """
-    if definition.max_parallel_steps is not None:
-        raise ValueError("the SDK takes a limit on parallel steps when an execution is started")
+def sdk_document(definition: model.Definition) -> dict[str, Any]:
+    """The definition that the SDK writes, without members that are null. Calls no AWS."""
     session = PipelineSession(
-        boto_session=boto3.Session(region_name=region),
-        default_bucket=bucket,
+        boto_session=boto3.Session(region_name="us-east-1"),
+        default_bucket="bucket",
         sagemaker_config={"SchemaVersion": "1.0"},
     )
     translation = _Translation(definition)
-    return Pipeline(
-        name=name,
+    pipeline = Pipeline(
+        name="p",
         parameters=list(translation.parameters.values()),
         steps=translation.steps(None),
         sagemaker_session=session,
         pipeline_experiment_config=None,
     )
+    document: dict[str, Any] = json.loads(pipeline.definition())
+    return {key: value for key, value in document.items() if value is not None}
 
 
 class _Translation:
@@ -221,12 +180,7 @@ class _Translation:
 
 
 class _RequestStep(ConfigurableRetryStep):
-    """A step that holds its plain API request.
-
-    The SDK's own trainer and processor steps upload code under a timestamp and call AWS while they
-    compile, so the same workload would never give the same definition, and the step cache would
-    never be hit. A plain request does neither, and reaches every field of the API.
-    """
+    """A step that holds its plain API request."""
 
     def __init__(self, step: model.Step, arguments: dict[str, Any], **around: Any) -> None:
         super().__init__(
@@ -242,7 +196,10 @@ class _RequestStep(ConfigurableRetryStep):
         self.cache_config = _cache(step.cache)
         # The SDK's compiler looks for these two on every step.
         self.step_args: None = None
-        self.property_files = _property_files(step.property_files)
+        self.property_files = [
+            PropertyFile(name=file.name, output_name=file.output_name, path=file.file_path)
+            for file in step.property_files
+        ]
         self._function, self._outputs = step.function, step.output_parameters
 
     @property
@@ -307,10 +264,3 @@ def _cache(policy: model.CachePolicy | None) -> CacheConfig | None:
     limit = policy.expire_after
     expiry = None if limit is None else format_duration(limit)
     return CacheConfig(enable_caching=True, expire_after=expiry)
-
-
-def _property_files(files: Iterable[model.PropertyFile]) -> list[PropertyFile]:
-    return [
-        PropertyFile(name=file.name, output_name=file.output_name, path=file.file_path)
-        for file in files
-    ]

@@ -1,0 +1,178 @@
+"""A request that the service would refuse is refused by step and field before anybody pays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compilegate.document.reading import read_definition
+from compilegate.pipelines.checks import (
+    JOB_NAME,
+    NUMBER,
+    InvalidRequestError,
+    Lengths,
+    check_requests,
+)
+from compilegate.pipelines.deployment import local_deployment
+from tests.pipelines.definitions import HERE, compiled, workload
+
+GOLDEN = HERE / "golden" / "topics.json"
+Document = dict[str, Any]
+
+
+def problems_of(change: Callable[[Document], object]) -> list[str]:
+    """What is wrong with the golden definition after a change."""
+    document = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    change(document)
+    definition, faults = read_definition(json.dumps(document))
+    assert faults == []
+    with pytest.raises(InvalidRequestError) as caught:
+        check_requests(definition)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        ("ResourceConfig.InstanceType", "ml.g5.xlarg", "did you mean 'ml.g5.xlarge'?"),
+        ("RoleArn", "not an arn", "RoleArn is 'not an arn', expected a string that matches"),
+        ("HyperParameters.arm", "x" * 2501, "arm has 2501 characters, expected 2500 at most"),
+        ("HyperParameters", dict.fromkeys(map(str, range(101)), "1"), "101 entries, expected 100"),
+        ("HyperParameters." + "x" * 257, "1", "HyperParameters: the key has 257 characters, expe"),
+        (
+            "Environment.JOBS",
+            {
+                "Std:Join": {
+                    "On": " ",
+                    "Values": [{"Get": "Steps.Train-baseline-8.TrainingJobName"}] * 9,
+                }
+            },
+            "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
+        ),
+        ("ResourceConfig.InstanceCount", "one", "is 'one', expected a value of type integer"),
+        ("StoppingCondition.MaxRuntimeInSeconds", 0, "is 0, expected 1 at least"),
+        ("OutputDataConfig", None, "OutputDataConfig is missing"),
+        ("Fantasy", 1, "Train-baseline-7.Fantasy: boto3 knows no such member"),
+        ("Environment.X", {"Get": "Steps.Prepare.Nothing"}, "not a property of a Processing step"),
+        (
+            "Environment.X",
+            {"Get": "Steps.Gate.PropertyFiles.Other"},
+            "not a property of a Processing step",
+        ),
+        (
+            "Environment.X",
+            {"Get": "Steps.Train-baseline-8.ModelArtifacts.Nothing"},
+            "is not a property of a Training step",
+        ),
+        ("Environment.X", {"Get": "Steps.Absent.TrainingJobName"}, "refers to no step"),
+        (
+            "Environment.X",
+            {"Get": "Steps.Decide-none.Nothing"},
+            "is not a property of a Condition step",
+        ),
+    ],
+)
+def test_a_request_that_the_service_would_refuse_is_named(
+    place: str, value: Any, sentence: str
+) -> None:
+    def change(document: Document) -> None:
+        *parents, last = place.split(".")
+        table = document["Steps"][1]["Arguments"]
+        for part in parents:
+            table = table[part]
+        if value is None:
+            del table[last]
+        else:
+            table[last] = value
+
+    problems = problems_of(change)
+    assert problems[0].startswith("Train-baseline-7")
+    assert sentence in problems[0]
+
+
+def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> None:
+    def change(document: Document) -> None:
+        named = {each["Name"]: each for each in document["Parameters"]}
+        named["TrainingInstanceType"]["DefaultValue"] = "ml.g5.xlarg"
+
+    (problem,) = problems_of(change)
+    assert problem.startswith("the parameter TrainingInstanceType is 'ml.g5.xlarg', expected ")
+
+
+def test_a_dependency_on_no_step_and_wrong_conditions_are_named() -> None:
+    def change(document: Document) -> None:
+        *_, inner, outer = document["Steps"]
+        document["Steps"][1]["DependsOn"] = ["Absent"]
+        outer["Arguments"]["Conditions"][0]["Type"] = "Equal"
+        outer["Arguments"]["IfSteps"] = [inner]
+        document["Steps"].remove(inner)
+
+    dependency, condition, branch = problems_of(change)
+    assert dependency == "Train-baseline-7: depends on Absent, which is not a step"
+    assert condition.startswith("Decide-none: condition type 'Equal' is unknown, expected one of ")
+    assert branch.startswith("Decide-baseline: found on a branch of Decide-none, allowed:")
+
+
+def test_images_that_are_not_there_are_refused_by_the_key_that_needs_them() -> None:
+    deployment = local_deployment({"training": "1111", "xgboost": "3333"})
+    declared = workload("trees", program={"image": "boost"}, arms__baseline={"image": "mine"})
+    with pytest.raises(InvalidRequestError) as refused:
+        compiled(declared, deployment)
+    reason = "is not a folder in containers/ with a Dockerfile, allowed: training, xgboost"
+    assert list(refused.value.problems) == [
+        f"{key}: the image {folder!r} {reason}"
+        for key, folder in (
+            ("arms.baseline.image", "mine"),
+            ("program.image", "boost"),
+            ("Gate", "gate"),
+        )
+    ]
+
+
+OUTPUTS = [
+    {"OutputName": "other", "S3Output": {"S3Uri": "s3://b"}},
+    {
+        "OutputName": "prepared",
+        "S3Output": {"S3Uri": {"Std:Join": {"On": "/", "Values": ["s3://bucket", "key"]}}},
+    },
+]
+LENGTHS = Lengths(
+    {
+        "Train-a-7": {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out"}},
+        "Prepare": {"ProcessingOutputConfig": {"Outputs": OUTPUTS}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "longest"),
+    [
+        ("text", 4),
+        (12, 2),
+        ("Execution.PipelineExecutionId", 12),
+        ("Parameters.Data", None),
+        ("Execution.StartDateTime", None),
+        ("Steps.Train-a-7.TrainingJobName", JOB_NAME),
+        ("Steps.Train-a-7.FinalMetricDataList['loss'].Value", NUMBER),
+        ("Steps.Train-a-7.OutputDataConfig.S3OutputPath", len("s3://bucket/out")),
+        ("Steps.Train-a-7.SecondaryStatus", None),
+        (
+            "Steps.Train-a-7.ModelArtifacts.S3ModelArtifacts",
+            len("s3://bucket/out/") + JOB_NAME + len("/output/model.tar.gz"),
+        ),
+        (
+            "Steps.Prepare.ProcessingOutputConfig.Outputs['prepared'].S3Output.S3Uri",
+            len("s3://bucket/key"),
+        ),
+        ("Steps.Prepare.ProcessingOutputConfig.Outputs['none'].S3Output.S3Uri", None),
+    ],
+)
+def test_a_value_is_as_long_as_its_longest_parts(value: Any, longest: int | None) -> None:
+    if "." in str(value):
+        value = {"Get": value}
+    assert LENGTHS.longest(value) == longest
+    joined = {"Std:Join": {"On": "--", "Values": [value, "x", "y"]}}
+    assert LENGTHS.longest(joined) == (None if longest is None else longest + 2 * 2 + 2)
