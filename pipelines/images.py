@@ -177,12 +177,7 @@ def read_image_file(path: Path) -> BaseImage | str:
         return checked(path, document, _NamedFile, ImageFolderError).base.image
     base = checked(path, document, _CatalogFile, ImageFolderError).base
     try:
-        return find_image(
-            base.framework,
-            base.version,
-            transformers=base.transformers,
-            processor=base.processor,
-        )
+        return find_image(**base.model_dump())
     except UnknownImageError as error:
         raise ImageFolderError(f"{path}: base: {error}") from error
 
@@ -206,11 +201,15 @@ def serving_image(deployment: Deployment, serving: Served) -> str:
 
 def _own_image(deployment: Deployment, folder: str) -> str:
     if folder not in deployment.images:
-        raise NoImageError(
-            f"the image {folder!r} is not a folder in containers/ with a Dockerfile, allowed: "
-            f"{', '.join(sorted(deployment.images))}"
-        )
+        raise NoImageError(_missing(deployment, folder))
     return deployment.images[folder]
+
+
+def _missing(deployment: Deployment, folder: str) -> str:
+    return (
+        f"the image {folder!r} is not a folder in containers/ with a Dockerfile, allowed: "
+        f"{', '.join(sorted(deployment.images))}"
+    )
 
 
 def _aws_image(deployment: Deployment, image: BaseImage) -> str:
@@ -229,11 +228,8 @@ def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
         except NoImageError as error:
             faults[arm.image_folder, arm.compiler] = f"arms.{name}.image: {error}"
     for step, folder in (workload.kind.processing_image, ("Gate", GATE)):
-        try:
-            _own_image(deployment, folder)
-        except NoImageError as error:
-            if not any(folder == of_arm for of_arm, _ in faults):
-                faults[folder, ""] = f"{step}: {error}"
+        if not any(folder == of_arm for of_arm, _ in faults) and folder not in deployment.images:
+            faults[folder, ""] = f"{step}: {_missing(deployment, folder)}"
     if workload.serving is not None:
         try:
             serving_image(deployment, workload.serving)
@@ -242,17 +238,27 @@ def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
     return list(faults.values())
 
 
+def _needed(workload: Workload) -> Iterator[tuple[str, str | BaseImage]]:
+    """Each image that jobs and endpoints run in, after what needs it: a folder's, or AWS's own."""
+    for name, arm in workload.arms.items():
+        if arm.image_folder != AWS_IMAGE:
+            yield f"arms.{name}.image", arm.image_folder
+        elif arm.known_stack is not None:
+            yield f"arms.{name}.image", arm.known_stack.image
+    step, folder = workload.kind.processing_image
+    yield f"step {step}", folder
+    yield "step Gate", GATE
+    serving = workload.serving
+    if serving is not None:
+        yield "serving.image", serving.base_image if serving.in_image_of_aws else serving.image
+
+
 def image_folders_of(workload: Workload) -> dict[str, str]:
     """The folders whose images a workload's jobs run in, each with what needs it first."""
     used: dict[str, str] = {}
-    for name, arm in workload.arms.items():
-        if arm.image_folder != AWS_IMAGE:
-            used.setdefault(arm.image_folder, f"arms.{name}.image")
-    step, folder = workload.kind.processing_image
-    used.setdefault(folder, f"step {step}")
-    used.setdefault(GATE, "step Gate")
-    if workload.serving is not None and not workload.serving.in_image_of_aws:
-        used.setdefault(workload.serving.image, "serving.image")
+    for key, image in _needed(workload):
+        if isinstance(image, str):
+            used.setdefault(image, key)
     return used
 
 
@@ -277,25 +283,18 @@ def lacking_images(
     """A sentence for each image that the workloads need and that AWS does not have in the region:
     the base of a folder that they use, and AWS's own image where they use it unchanged."""
     lacking = []
-    for folder, needed_by in used_images(workloads).items():
+    for folder, key in used_images(workloads).items():
         base = bases.get(folder)
         if isinstance(base, BaseImage) and region not in base.hosts:
             lacking.append(
                 f"AWS has no image {base.label} in {region}; the image {folder} extends it, and "
-                f"{needed_by} needs that; name a base that can be had there under [images] base in "
+                f"{key} needs that; name a base that can be had there under [images] base in "
                 "infra/settings.toml, or leave the workload out of its list of workloads"
             )
-    for image, needed_by in _unchanged(workloads):
-        if region not in image.hosts:
-            lacking.append(f"AWS has no image {image.label} in {region}; {needed_by} needs it")
-    return lacking
-
-
-def _unchanged(workloads: Iterable[Workload]) -> Iterator[tuple[BaseImage, str]]:
-    """The images of AWS that jobs and endpoints run in as they are, and the key of each."""
     for workload in workloads:
-        for name, arm in workload.arms.items():
-            if arm.image_folder == AWS_IMAGE and (stack := arm.known_stack) is not None:
-                yield stack.image, f"{workload.name}: arms.{name}.image"
-        if workload.serving is not None and workload.serving.in_image_of_aws:
-            yield workload.serving.base_image, f"{workload.name}: serving.image"
+        for key, image in _needed(workload):
+            if isinstance(image, BaseImage) and region not in image.hosts:
+                lacking.append(
+                    f"AWS has no image {image.label} in {region}; {workload.name}: {key} needs it"
+                )
+    return lacking

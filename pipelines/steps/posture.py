@@ -85,36 +85,31 @@ def _start(blueprint: Blueprint) -> Step:
     workload = blueprint.workload
     if workload.posture is None:
         raise ValueError(f"{workload.name} has no posture")
-    return _function_step(
-        blueprint,
-        STEP,
-        description="Which arms train, from the workload's record",
-        act=contract.START,
-        arguments={
-            "policy": json.dumps(asdict(workload.posture.policy), sort_keys=True),
-            "candidates": ",".join(workload.candidates),
-            "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
-            **_inputs(blueprint),
-        },
-        outputs=(
-            contract.ARMS,
-            contract.REGISTERS,
-            contract.POSTURE,
-            contract.WATCHED,
-            contract.REASON,
-        ),
-    )
+    arguments = {
+        "policy": json.dumps(asdict(workload.posture.policy), sort_keys=True),
+        "candidates": ",".join(workload.candidates),
+        "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
+        **_inputs(blueprint),
+    }
+    step = _function_step(blueprint, STEP, contract.START, arguments)
+    return replace(step, description="Which arms train, from the workload's record")
 
 
-def _function_step(
-    blueprint: Blueprint,
-    name: str,
-    *,
-    description: str,
-    act: str,
-    arguments: Mapping[str, Uri],
-    outputs: Sequence[str],
-) -> Step:
+_OUTPUTS = {
+    contract.START: (
+        contract.ARMS,
+        contract.REGISTERS,
+        contract.POSTURE,
+        contract.WATCHED,
+        contract.REASON,
+    ),
+    contract.SETTLE: (contract.ARM, *contract.OF_ARM, contract.REASON),
+    contract.REGISTERED: (contract.REASON,),
+}
+"""What the function returns, by what it is called for."""
+
+
+def _function_step(blueprint: Blueprint, name: str, act: str, arguments: Mapping[str, Uri]) -> Step:
     """A call of the function that keeps the workload's record."""
     return Step(
         name,
@@ -126,8 +121,7 @@ def _function_step(
             **arguments,
         },
         function=blueprint.deployment.posture_function,
-        output_parameters=tuple(OutputParameter(output, "String") for output in outputs),
-        description=description,
+        output_parameters=tuple(OutputParameter(output, "String") for output in _OUTPUTS[act]),
     )
 
 
@@ -245,17 +239,10 @@ class _BranchEnd:
             )
             for name, value in zip(contract.OF_ARM, values, strict=True):
                 about[f"{name}--{arm}"] = value
-        return _function_step(
-            self.blueprint,
-            f"Settle{self.suffix}",
-            description="The record moves by what the gate found; which model is registered",
-            act=contract.SETTLE,
-            arguments={
-                "observed": json_get(self.gate.name, OBSERVED.name, "observed"),
-                **about,
-            },
-            outputs=(contract.ARM, *contract.OF_ARM, contract.REASON),
-        )
+        arguments = {"observed": json_get(self.gate.name, OBSERVED.name, "observed"), **about}
+        step = _function_step(self.blueprint, f"Settle{self.suffix}", contract.SETTLE, arguments)
+        description = "The record moves by what the gate found; which model is registered"
+        return replace(step, description=description)
 
     def _register(self, settle: Step) -> list[Step]:
         """Registers the model that settling names, once it lies where it stays."""
@@ -293,16 +280,11 @@ class _BranchEnd:
         inputs = _inputs(self.blueprint)
         if not inputs:
             return []
-        note = _function_step(
-            self.blueprint,
-            f"Note{self.suffix}",
-            description="What the registered model came from, for the next execution's start",
-            act=contract.REGISTERED,
-            arguments={
-                contract.ARMS: arms,
-                contract.REGISTERS: _output(STEP, contract.REGISTERS),
-                contract.INPUTS: inputs[contract.INPUTS],
-            },
-            outputs=(contract.REASON,),
-        )
-        return [replace(note, depends_on=(Dependency(after.name),))]
+        arguments = {
+            contract.ARMS: arms,
+            contract.REGISTERS: _output(STEP, contract.REGISTERS),
+            contract.INPUTS: inputs[contract.INPUTS],
+        }
+        note = _function_step(self.blueprint, f"Note{self.suffix}", contract.REGISTERED, arguments)
+        description = "What the registered model came from, for the next execution's start"
+        return [replace(note, description=description, depends_on=(Dependency(after.name),))]

@@ -1,30 +1,24 @@
 """The training steps: one for each arm and seed; and those that compile Neuron's graphs before.
 
-SageMaker keeps one folder for a training job under the URI of its CheckpointConfig: it puts the
-content into the container before the job and uploads it again while the job runs, in network
-isolation too. Two things live in it:
+SageMaker uploads a job's checkpoint folder while the job runs, and puts its content into the next
+job's container, in network isolation too. Two things live in it:
 
     compile-cache/    archives that fit a graph, for the next job that trains that graph
     checkpoints/      of spot arms, by the name of the job that can resume from them
 
-The URI is part of the step cache's key, so it holds nothing of one execution. The seeds of an arm
-share the folder, since the graph is the arm's and an archive is whole whoever wrote it last. The
-jobs of a spot arm have a folder each: a job uploads again all that it found, and what it deletes is
-deleted, while the others still write. Executions share it; a job takes no other job's checkpoint.
+Its URI is part of the step cache's key, so it holds nothing of one execution. The seeds of an arm
+share the folder, since the graph is the arm's. The jobs of a spot arm have a folder each: a job
+uploads again all that it found, and what it deletes is deleted, while the others still write.
 
-Neuron compiles a graph when a step first meets it, one after the other. `neuron_parallel_compile`
-goes through a few steps without calculating anything, and then compiles all their graphs side by
-side, into Neuron's own cache, a prefix of the arm's in S3. One job does that for all seeds:
-
-    Prepare -> Extract-ARM -> Train-ARM-SEED ...
-
-Where the cache lacks a graph, training compiles as it goes.
+Neuron compiles each graph when a step first meets it. `neuron_parallel_compile` goes through a few
+steps without calculating anything, and compiles all their graphs side by side into a cache in S3.
+One job does that for all seeds of an arm: Prepare -> Extract-ARM -> Train-ARM-SEED.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -103,10 +97,7 @@ def training_step(blueprint: Blueprint, data: Uri, arm_name: str, seed: int) -> 
             names.IMAGE_VARIABLE: image,
             "PYTHONUNBUFFERED": "1",
             **program.environment,
-            **_candidate_environment(arm_name),
-            **_compile_cache_environment(blueprint, arm),
-            **_spot_environment(blueprint, arm),
-            **_neuron_environment(blueprint, arm_name),
+            **_environment(blueprint, arm_name),
         },
         "InputDataConfig": [
             _channel(workload.kind.data_channel, data),
@@ -212,15 +203,26 @@ def _channel(name: str, uri: Uri) -> dict[str, Any]:
     }
 
 
-def _candidate_environment(arm_name: str) -> dict[str, Any]:
-    """What keeps a candidate's end from costing the baseline's release, and a lost candidate from
-    being taken from the cache forever. The baseline's job just fails."""
-    if arm_name == names.BASELINE_ARM:
-        return {}
-    return {
-        names.TIME_LIMIT_VARIABLE: join("", [parameter(MAX_RUNTIME)]),
-        names.ATTEMPT_VARIABLE: parameter(ATTEMPT),
-    }
+def _environment(blueprint: Blueprint, arm_name: str) -> dict[str, Any]:
+    """What an arm's jobs need to know of their limits and of the places that they share."""
+    workload, arm = blueprint.workload, blueprint.workload.arms[arm_name]
+    found: dict[str, Any] = {}
+    if arm_name != names.BASELINE_ARM:
+        # A candidate's end never costs the baseline's release, and a candidate that was lost is
+        # not taken from the cache forever. The baseline's job just fails.
+        found[names.TIME_LIMIT_VARIABLE] = join("", [parameter(MAX_RUNTIME)])
+        found[names.ATTEMPT_VARIABLE] = parameter(ATTEMPT)
+    if workload.keeps_compiled(arm):
+        found[names.COMPILE_CACHE_VARIABLE] = f"{_KEPT_FOLDER}/compile-cache"
+    if arm.spot:
+        found[names.CHECKPOINTS_VARIABLE] = f"{_KEPT_FOLDER}/checkpoints"
+        found[names.CHECKPOINT_SECONDS_VARIABLE] = str(workload.compute.checkpoint_seconds)
+    # Jobs in network isolation cannot reach Neuron's cache. It is not in the arm's own folder of
+    # checkpoints: of a spot arm the service would fetch all of it.
+    if arm.compiler == "neuron" and not blueprint.deployment.isolated:
+        cache = blueprint.uri("checkpoints", "neuron-compile-cache", arm_name)
+        found[names.NEURON_CACHE_VARIABLE] = cache
+    return found
 
 
 def _checkpoint_config(blueprint: Blueprint, arm_name: str, seed: int) -> dict[str, Any]:
@@ -234,32 +236,6 @@ def _checkpoint_config(blueprint: Blueprint, arm_name: str, seed: int) -> dict[s
         return {}
     uri = blueprint.uri("checkpoints", arm_name, f"seed-{seed}" if arm.spot else "shared")
     return {"CheckpointConfig": {"S3Uri": f"{uri}/", "LocalPath": _KEPT_FOLDER}}
-
-
-def _compile_cache_environment(blueprint: Blueprint, arm: Arm) -> dict[str, str]:
-    if not blueprint.workload.keeps_compiled(arm):
-        return {}
-    return {names.COMPILE_CACHE_VARIABLE: f"{_KEPT_FOLDER}/compile-cache"}
-
-
-def _spot_environment(blueprint: Blueprint, arm: Arm) -> dict[str, str]:
-    if not arm.spot:
-        return {}
-    return {
-        names.CHECKPOINTS_VARIABLE: f"{_KEPT_FOLDER}/checkpoints",
-        names.CHECKPOINT_SECONDS_VARIABLE: str(blueprint.workload.compute.checkpoint_seconds),
-    }
-
-
-def _neuron_environment(blueprint: Blueprint, arm_name: str) -> dict[str, str]:
-    """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none.
-
-    Not in the arm's own folder of checkpoints: of a spot arm the service would fetch all of it.
-    """
-    if blueprint.workload.arms[arm_name].compiler != "neuron" or blueprint.deployment.isolated:
-        return {}
-    cache = blueprint.uri("checkpoints", "neuron-compile-cache", arm_name)
-    return {names.NEURON_CACHE_VARIABLE: cache}
 
 
 def _observation(blueprint: Blueprint, arm: Arm) -> dict[str, Any]:
@@ -302,25 +278,23 @@ def after_extraction(trained: Mapping[Replicate, Step], extraction: Sequence[Ste
 
 
 def _extraction_step(blueprint: Blueprint, arm_name: str, training: Step) -> Step:
-    """The training job's own request, so that its graphs are the same, but for a few steps.
-
-    Without checkpoints: resumed from one, the job might have no step left to take a graph from.
-    """
-    arm = blueprint.workload.arms[arm_name]
-    steps = 0 if arm.stack is None else int(arm.stack.told(EXTRACTION_STEPS) or 0)
-    hyperparameters: dict[str, str] = training.arguments["HyperParameters"]
+    """The training job's own request, so that its graphs are the same, but for a few steps."""
+    stack = blueprint.workload.arms[arm_name].stack
     request = dict(training.arguments)
+    hyperparameters: dict[str, str] = request["HyperParameters"]
+    # Resumed from a checkpoint, the job might have no step left to take a graph from; and what it
+    # prints is no metric, since nothing is calculated.
     request.pop("CheckpointConfig", None)
-    request["Environment"] = _without(request["Environment"], _spot_environment(blueprint, arm))
-    # What it prints is no metric: nothing is calculated.
-    request["AlgorithmSpecification"] = _without(
-        request["AlgorithmSpecification"], {"MetricDefinitions"}
-    )
+    unused = {names.CHECKPOINTS_VARIABLE, names.CHECKPOINT_SECONDS_VARIABLE, "MetricDefinitions"}
+    for member in ("Environment", "AlgorithmSpecification"):
+        request[member] = {
+            key: value for key, value in request[member].items() if key not in unused
+        }
     request["HyperParameters"] = {
         **hyperparameters,
         "sagemaker_program": json.dumps(NEURON_EXTRACTION),
         "training_script": json.loads(hyperparameters["sagemaker_program"]),
-        "max_steps": str(steps),
+        "max_steps": str(stack.told(EXTRACTION_STEPS) if stack is not None else 0),
         names.PARITY_STEPS: "0",
         names.SPEED_PROBE_SECONDS: "0",
         "on_failure": "stop",
@@ -333,7 +307,3 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, training: Step) -> Ste
         retry_policies=job_retries(blueprint.workload.compute),
         description=f"Compile the graphs of arm {arm_name} before its training",
     )
-
-
-def _without(members: Mapping[str, Any], keys: Container[str]) -> dict[str, Any]:
-    return {key: value for key, value in members.items() if key not in keys}

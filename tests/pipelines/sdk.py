@@ -15,26 +15,9 @@ from typing import Any
 os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
 
 import boto3
-from sagemaker.core.workflow.conditions import (
-    Condition,
-    ConditionEquals,
-    ConditionGreaterThan,
-    ConditionGreaterThanOrEqualTo,
-    ConditionIn,
-    ConditionLessThan,
-    ConditionLessThanOrEqualTo,
-    ConditionNot,
-    ConditionOr,
-)
+from sagemaker.core.workflow import conditions, parameters
 from sagemaker.core.workflow.execution_variables import ExecutionVariable
 from sagemaker.core.workflow.functions import Join, JsonGet
-from sagemaker.core.workflow.parameters import (
-    Parameter,
-    ParameterBoolean,
-    ParameterFloat,
-    ParameterInteger,
-    ParameterString,
-)
 from sagemaker.core.workflow.pipeline_context import PipelineSession
 from sagemaker.core.workflow.properties import (
     Properties,
@@ -42,37 +25,16 @@ from sagemaker.core.workflow.properties import (
     PropertiesMap,
     PropertyFile,
 )
+from sagemaker.mlops.workflow import retry
 from sagemaker.mlops.workflow.condition_step import ConditionStep
 from sagemaker.mlops.workflow.fail_step import FailStep
 from sagemaker.mlops.workflow.pipeline import Pipeline
-from sagemaker.mlops.workflow.retry import (
-    RetryPolicy,
-    SageMakerJobExceptionTypeEnum,
-    SageMakerJobStepRetryPolicy,
-    StepExceptionTypeEnum,
-    StepRetryPolicy,
-)
 from sagemaker.mlops.workflow.step_dependency import StepDependency, TriggerCondition
 from sagemaker.mlops.workflow.steps import CacheConfig, ConfigurableRetryStep, StepTypeEnum
 
 from compilegate.document import model
 from compilegate.document.expressions import is_expression, step_reference
-from compilegate.document.model import format_duration
 from compilegate.document.step_types import CONDITION, FAIL, LAMBDA, STEP_TYPES
-
-_PARAMETERS: Mapping[str, type[Parameter]] = {
-    "String": ParameterString,
-    "Integer": ParameterInteger,
-    "Float": ParameterFloat,
-    "Boolean": ParameterBoolean,
-}
-_COMPARISONS: Mapping[str, type[Condition]] = {
-    "Equals": ConditionEquals,
-    "GreaterThan": ConditionGreaterThan,
-    "GreaterThanOrEqualTo": ConditionGreaterThanOrEqualTo,
-    "LessThan": ConditionLessThan,
-    "LessThanOrEqualTo": ConditionLessThanOrEqualTo,
-}
 
 
 def sdk_document(definition: model.Definition) -> dict[str, Any]:
@@ -98,7 +60,14 @@ class _Translation:
     def __init__(self, definition: model.Definition) -> None:
         self._steps = definition.steps
         self._types = {step.name: step.type for step in definition.steps}
-        self.parameters = {each.name: _parameter(each) for each in definition.parameters}
+        self.parameters = {
+            each.name: getattr(parameters, f"Parameter{each.type}")(
+                each.name,
+                default_value=each.default,
+                **({} if each.allowed is None else {"enum_values": list(each.allowed)}),
+            )
+            for each in definition.parameters
+        }
 
     def steps(self, branch: model.Branch | None) -> list[Any]:
         """The steps of one level: those on a branch, or those on none."""
@@ -123,18 +92,18 @@ class _Translation:
             return FailStep(step.name, error_message=arguments.get("ErrorMessage"), **around)
         return _RequestStep(step, arguments, **around)
 
-    def _condition(self, condition: Mapping[str, Any]) -> Condition:
+    def _condition(self, condition: Mapping[str, Any]) -> Any:
+        kind = getattr(conditions, f"Condition{condition['Type']}")
         match condition["Type"]:
             case "Not":
-                return ConditionNot(self._condition(condition["Condition"]))
+                return kind(self._condition(condition["Condition"]))
             case "Or":
-                return ConditionOr([self._condition(each) for each in condition["Conditions"]])
+                return kind([self._condition(each) for each in condition["Conditions"]])
             case "In":
                 values = self._value(condition["Values"])
-                return ConditionIn(value=self._value(condition["QueryValue"]), in_values=values)
-            case kind:
-                left, right = condition["LeftValue"], condition["RightValue"]
-                return _COMPARISONS[kind](left=self._value(left), right=self._value(right))
+                return kind(value=self._value(condition["QueryValue"]), in_values=values)
+        left, right = condition["LeftValue"], condition["RightValue"]
+        return kind(left=self._value(left), right=self._value(right))
 
     def _value(self, value: Any) -> Any:
         """The value with the SDK's objects in place of expressions."""
@@ -143,9 +112,7 @@ class _Translation:
             return self._expression(function, argument)
         if isinstance(value, dict):
             return {key: self._value(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._value(item) for item in value]
-        return value
+        return [self._value(item) for item in value] if isinstance(value, list) else value
 
     def _expression(self, function: str, argument: Any) -> Any:
         if function == "Std:Join":
@@ -157,9 +124,7 @@ class _Translation:
         root, _, rest = argument.partition(".")
         if root == "Parameters":
             return self.parameters[rest]
-        if root == "Execution":
-            return ExecutionVariable(rest)
-        return self._property(argument)
+        return ExecutionVariable(rest) if root == "Execution" else self._property(argument)
 
     def _property(self, name: str) -> Properties:
         """The SDK's own object for a property, which it has where the service does."""
@@ -182,51 +147,38 @@ class _Translation:
 class _RequestStep(ConfigurableRetryStep):
     """A step that holds its plain API request."""
 
+    arguments: Any = None
+    properties: Any = None
+    step_args: None = None
+    property_files: tuple[PropertyFile, ...] = ()
+
     def __init__(self, step: model.Step, arguments: dict[str, Any], **around: Any) -> None:
-        super().__init__(
-            step.name,
-            StepTypeEnum(step.type),
-            retry_policies=[_retry_policy(policy) for policy in step.retry_policies],
-            **around,
-        )
-        self._arguments = arguments
-        self._properties = Properties(
-            step_name=step.name, step=self, shape_name=STEP_TYPES[step.type].description
-        )
-        self.cache_config = _cache(step.cache)
-        # The SDK's compiler looks for these two on every step.
-        self.step_args: None = None
-        self.property_files = [
+        policies = [_retry_policy(policy) for policy in step.retry_policies]
+        super().__init__(step.name, StepTypeEnum(step.type), retry_policies=policies, **around)
+        self.arguments = arguments
+        shape = STEP_TYPES[step.type].description
+        self.properties = Properties(step_name=step.name, step=self, shape_name=shape)
+        self.property_files = tuple(
             PropertyFile(name=file.name, output_name=file.output_name, path=file.file_path)
             for file in step.property_files
-        ]
-        self._function, self._outputs = step.function, step.output_parameters
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return self._arguments
-
-    @property
-    def properties(self) -> Properties:
-        return self._properties
+        )
+        self._step = step
 
     def to_request(self) -> dict[str, Any]:
         request: dict[str, Any] = super().to_request()
-        if self.cache_config is not None:
-            request.update(self.cache_config.config)
+        if self._step.cache is not None:
+            limit = self._step.cache.expire_after
+            expiry = None if limit is None else model.format_duration(limit)
+            request.update(CacheConfig(enable_caching=True, expire_after=expiry).config)
         if self.property_files:
             request["PropertyFiles"] = [file.expr for file in self.property_files]
-        if self._function is not None:
-            request["FunctionArn"] = self._function
+        if self._step.function is not None:
+            request["FunctionArn"] = self._step.function
             request["OutputParameters"] = [
-                {"OutputName": output.name, "OutputType": output.type} for output in self._outputs
+                {"OutputName": output.name, "OutputType": output.type}
+                for output in self._step.output_parameters
             ]
         return request
-
-
-def _parameter(declared: model.Parameter) -> Parameter:
-    allowed = {} if declared.allowed is None else {"enum_values": list(declared.allowed)}
-    return _PARAMETERS[declared.type](declared.name, default_value=declared.default, **allowed)
 
 
 def _dependency(dependency: model.Dependency) -> str | StepDependency:
@@ -235,32 +187,23 @@ def _dependency(dependency: model.Dependency) -> str | StepDependency:
     return StepDependency(dependency.step, TriggerCondition(dependency.trigger))
 
 
-def _retry_policy(policy: model.RetryPolicy) -> RetryPolicy:
+def _retry_policy(policy: model.RetryPolicy) -> Any:
     def order(kind: Enum) -> int:
         return policy.exception_types.index(kind.value)
 
-    timing = {
-        "backoff_rate": policy.backoff_rate,
-        "interval_seconds": policy.interval_seconds,
-        "max_attempts": policy.max_attempts,
-        "expire_after_mins": policy.expire_after_minutes,
+    kinds = {
+        retry.StepExceptionTypeEnum: retry.StepRetryPolicy,
+        retry.SageMakerJobExceptionTypeEnum: retry.SageMakerJobStepRetryPolicy,
     }
-    # Called with a value, the SDK's enumerations answer with their first member.
-    calls, jobs = (
-        [each for each in kind if each.value in policy.exception_types]
-        for kind in (StepExceptionTypeEnum, SageMakerJobExceptionTypeEnum)
-    )
-    if len(calls) == len(policy.exception_types):
-        return StepRetryPolicy(sorted(calls, key=order), **timing)
-    if len(jobs) == len(policy.exception_types):
-        return SageMakerJobStepRetryPolicy(sorted(jobs, key=order), **timing)
-    names = ", ".join(policy.exception_types)
-    raise ValueError(f"the SDK has no retry policy for {names} together")
-
-
-def _cache(policy: model.CachePolicy | None) -> CacheConfig | None:
-    if policy is None:
-        return None
-    limit = policy.expire_after
-    expiry = None if limit is None else format_duration(limit)
-    return CacheConfig(enable_caching=True, expire_after=expiry)
+    for enumeration, policy_class in kinds.items():
+        # Called with a value, the SDK's enumerations answer with their first member.
+        members = [each for each in enumeration if each.value in policy.exception_types]
+        if len(members) == len(policy.exception_types):
+            return policy_class(
+                sorted(members, key=order),
+                backoff_rate=policy.backoff_rate,
+                interval_seconds=policy.interval_seconds,
+                max_attempts=policy.max_attempts,
+                expire_after_mins=policy.expire_after_minutes,
+            )
+    raise ValueError(f"the SDK has no retry policy for {policy.exception_types} together")
