@@ -1,8 +1,8 @@
 """Reads the JSON of a definition (version 2020-12-01).
 
 Whatever can be understood becomes a Definition, and every part that cannot becomes a sentence, so
-that all faults of a definition are told at once. A member that nobody knows is such a fault: left
-out in silence, it would be a request that nobody carries out. Pure.
+that all faults of a definition are reported at once. An unknown member is such a fault: ignored, it
+would be a request that nobody carries out. Pure.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def read_definition(
         raw = json.loads(text, parse_constant=refuse_constant)
         json.dumps(raw, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        told = "half a character (a lone surrogate), which no file or process can be given"
-        return Definition((), ()), [f"the definition holds {told}"]
+        half = "half a character (a lone surrogate), which no file or process can be given"
+        return Definition((), ()), [f"the definition holds {half}"]
     except (ValueError, RecursionError) as error:
         return Definition((), ()), [f"the definition is not JSON: {error}"]
     if not isinstance(raw, dict):
@@ -91,23 +91,23 @@ def _max_parallel(raw: Mapping[str, Any], faults: list[str]) -> int | None:
 
 
 def _steps(
-    raw_steps: list[Any], branch: Branch | None, told: list[str], unread: Collection[str]
+    raw_steps: list[Any], branch: Branch | None, faults: list[str], unread: Collection[str]
 ) -> Iterator[Step]:
     for raw in raw_steps:
         if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
-            told.append(f"a step has no Name: {raw!r:.80}")
+            faults.append(f"a step has no Name: {raw!r:.80}")
             continue
         name, kind, arguments = raw["Name"], raw.get("Type"), raw.get("Arguments", {})
-        faults: list[str] = [] if name in unread else told
+        own_faults: list[str] = [] if name in unread else faults
         if not isinstance(kind, str) or not isinstance(arguments, dict):
-            faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
+            own_faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
             continue
         own = {key: value for key, value in arguments.items() if key not in BRANCHES}
-        yield from _step({**raw, "Arguments": own}, branch, faults)
+        yield from _step({**raw, "Arguments": own}, branch, own_faults)
         if kind == CONDITION:
             for key, taken_when in BRANCHES.items():
-                nested = _list(arguments, key, faults, f"{name}: ")
-                yield from _steps(nested, Branch(name, taken_when), told, unread)
+                nested = _list(arguments, key, own_faults, f"{name}: ")
+                yield from _steps(nested, Branch(name, taken_when), faults, unread)
 
 
 def _step(raw: Mapping[str, Any], branch: Branch | None, faults: list[str]) -> Iterator[Step]:

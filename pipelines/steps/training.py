@@ -179,7 +179,7 @@ def _training_compiler_parameters(arm: Arm, entry: str) -> dict[str, str]:
         return {}
     switches = {
         names.TRAINING_COMPILER_HYPERPARAMETER: "true",
-        names.TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.told(DEBUG)),
+        names.TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.value(DEBUG)),
     }
     if arm.distribution == "pytorchxla":
         switches["sagemaker_pytorch_xla_multi_worker_enabled"] = "true"
@@ -253,7 +253,7 @@ def _observation(blueprint: Blueprint, arm: Arm) -> dict[str, Any]:
 
 def extracts(arm: Arm) -> bool:
     """Whether a job compiles the arm's graphs for Neuron before its training jobs."""
-    return arm.stack is not None and bool(arm.stack.told(PRECOMPILE))
+    return arm.stack is not None and bool(arm.stack.value(PRECOMPILE))
 
 
 def extraction_steps(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[Step]:
@@ -294,7 +294,7 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, training: Step) -> Ste
         **hyperparameters,
         "sagemaker_program": json.dumps(NEURON_EXTRACTION),
         "training_script": json.loads(hyperparameters["sagemaker_program"]),
-        "max_steps": str(stack.told(EXTRACTION_STEPS) if stack is not None else 0),
+        "max_steps": str(stack.value(EXTRACTION_STEPS) if stack is not None else 0),
         names.PARITY_STEPS: "0",
         names.SPEED_PROBE_SECONDS: "0",
         "on_failure": "stop",

@@ -55,15 +55,11 @@ def jobs_of(*arguments: Any) -> Steps:
     }
 
 
-def test_the_account_s_key_encrypts_volumes_and_outputs() -> None:
+def test_no_key_is_named_for_disks_that_the_instance_has_itself() -> None:
+    """The service refuses such a request. Whole requests with a key: tests/mission/golden."""
     requests = requests_of(OTHER_DISKS, GUARDED)
-    training, gate = requests["Train-compiled-7"], requests["Gate"]
-    assert training["OutputDataConfig"]["KmsKeyId"] == KEY
-    assert training["ResourceConfig"]["VolumeKmsKeyId"] == KEY
-    assert gate["ProcessingOutputConfig"]["KmsKeyId"] == KEY
-    assert gate["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == KEY
-    # The service refuses a key for the instance's own disks, which are encrypted anyway.
-    assert "VolumeKmsKeyId" not in requests["Train-baseline-7"]["ResourceConfig"]
+    resources = [requests[f"Train-{arm}-7"]["ResourceConfig"] for arm in ("compiled", "baseline")]
+    assert [each.get("VolumeKmsKeyId") for each in resources] == [KEY, None]
 
 
 @pytest.mark.parametrize("declared", ["ml.g5.xlarge", "ml.p3.2xlarge"])
@@ -194,11 +190,6 @@ def test_more_tags_than_the_service_takes_are_refused() -> None:
     many = replace(LOCAL, tags={f"team-{number}": "x" for number in range(47)})
     with pytest.raises(InvalidRequestError, match="Tags"):
         compiled(workload(), many)
-
-
-def test_training_and_processing_have_roles_of_their_own() -> None:
-    for step in jobs_of("topics").values():
-        assert step["Arguments"]["RoleArn"].endswith(f"-{step['Type'].lower()}")
 
 
 def test_throttling_faults_and_missing_capacity_are_tried_again_by_every_job() -> None:

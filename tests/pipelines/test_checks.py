@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from compilegate.document.reading import read_definition
-from compilegate.pipelines.checks import (
-    JOB_NAME,
-    NUMBER,
-    InvalidRequestError,
-    Lengths,
-    check_requests,
-)
+from compilegate.pipelines.checks import InvalidRequestError, check_requests
 from compilegate.pipelines.deployment import local_deployment
 from tests.pipelines.definitions import HERE, compiled, workload
 
@@ -42,16 +36,6 @@ def problems_of(change: Callable[[Document], object]) -> list[str]:
         ("HyperParameters.arm", "x" * 2501, "arm has 2501 characters, expected 2500 at most"),
         ("HyperParameters", dict.fromkeys(map(str, range(101)), "1"), "101 entries, expected 100"),
         ("HyperParameters." + "x" * 257, "1", "HyperParameters: the key has 257 characters, expe"),
-        (
-            "Environment.JOBS",
-            {
-                "Std:Join": {
-                    "On": " ",
-                    "Values": [{"Get": "Steps.Train-baseline-8.TrainingJobName"}] * 9,
-                }
-            },
-            "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
-        ),
         ("ResourceConfig.InstanceCount", "one", "is 'one', expected a value of type integer"),
         ("StoppingCondition.MaxRuntimeInSeconds", 0, "is 0, expected 1 at least"),
         ("OutputDataConfig", None, "OutputDataConfig is missing"),
@@ -130,49 +114,3 @@ def test_images_that_are_not_there_are_refused_by_the_key_that_needs_them() -> N
             ("Gate", "gate"),
         )
     ]
-
-
-OUTPUTS = [
-    {"OutputName": "other", "S3Output": {"S3Uri": "s3://b"}},
-    {
-        "OutputName": "prepared",
-        "S3Output": {"S3Uri": {"Std:Join": {"On": "/", "Values": ["s3://bucket", "key"]}}},
-    },
-]
-LENGTHS = Lengths(
-    {
-        "Train-a-7": {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out"}},
-        "Prepare": {"ProcessingOutputConfig": {"Outputs": OUTPUTS}},
-    }
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "longest"),
-    [
-        ("text", 4),
-        (12, 2),
-        ("Execution.PipelineExecutionId", 12),
-        ("Parameters.Data", None),
-        ("Execution.StartDateTime", None),
-        ("Steps.Train-a-7.TrainingJobName", JOB_NAME),
-        ("Steps.Train-a-7.FinalMetricDataList['loss'].Value", NUMBER),
-        ("Steps.Train-a-7.OutputDataConfig.S3OutputPath", len("s3://bucket/out")),
-        ("Steps.Train-a-7.SecondaryStatus", None),
-        (
-            "Steps.Train-a-7.ModelArtifacts.S3ModelArtifacts",
-            len("s3://bucket/out/") + JOB_NAME + len("/output/model.tar.gz"),
-        ),
-        (
-            "Steps.Prepare.ProcessingOutputConfig.Outputs['prepared'].S3Output.S3Uri",
-            len("s3://bucket/key"),
-        ),
-        ("Steps.Prepare.ProcessingOutputConfig.Outputs['none'].S3Output.S3Uri", None),
-    ],
-)
-def test_a_value_is_as_long_as_its_longest_parts(value: Any, longest: int | None) -> None:
-    if "." in str(value):
-        value = {"Get": value}
-    assert LENGTHS.longest(value) == longest
-    joined = {"Std:Join": {"On": "--", "Values": [value, "x", "y"]}}
-    assert LENGTHS.longest(joined) == (None if longest is None else longest + 2 * 2 + 2)

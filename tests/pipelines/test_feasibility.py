@@ -57,11 +57,6 @@ def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:
             "submit the workload to SageMaker, or take another compiler for local runs",
         ),
         (
-            {"compiler": "neuron"},
-            {"target": Target.HERE},
-            "compiler: AWS Neuron runs in AWS's images on AWS's instances only",
-        ),
-        (
             {"compiler": "training-compiler", "instance_type": "ml.p5.48xlarge"},
             {},
             "instance_type: SageMaker Training Compiler does not support ml.p5.48xlarge",
@@ -94,26 +89,10 @@ def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:
             "1.13 or newer, and the image of pytorch 1.12.0 has Python 3.8; take a newer stack",
         ),
         (
-            {**COMPILER, "training_compiler": stack("2.11.0", framework="tensorflow")},
-            {},
-            "training_compiler.version: the built-in training program is written for PyTorch",
-        ),
-        (
             {**COMPILER, "image": "aws"},
             {},
             "image: the built-in training program needs packages that AWS's image of pytorch "
             "1.13.1 does not bring; leave image out",
-        ),
-        (
-            {**COMPILER, "distribution": "sm_dist"},
-            {},
-            "distribution: the image of pytorch 1.13.1 does not support the distribution 'sm_dist'",
-        ),
-        (
-            COMPILER,
-            {"region": "cn-north-1"},
-            "compiler: AWS has no image pytorch-trcomp-training:1.13.1-gpu-py39 for SageMaker "
-            "Training Compiler in cn-north-1; the regions that have it: af-south-1, ",
         ),
         (
             {**COMPILER, "image": "own"},
