@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from compilegate.document.model import Definition, Step, parameter_values
+from compilegate.document.requests import Shape, request_faults, string_faults
 from compilegate.document.writing import write_definition
-from compilegate.pipelines.checks import InvalidRequestError, check_requests
+from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.images import image_faults
 from compilegate.pipelines.requests import Blueprint, volume_key_faults
@@ -19,6 +23,10 @@ from compilegate.pipelines.steps.training import (
     training_steps,
 )
 from compilegate.workload import Workload
+
+
+class InvalidRequestError(CompilegateError):
+    """A request that the service would refuse. The message has a line for each problem."""
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
@@ -80,3 +88,28 @@ def _check_schedule(workload: Workload, definition: Definition) -> None:
     values, _ = parameter_values(definition.parameters, given)
     if faults := list(volume_key_faults(definition, values)):
         raise InvalidRequestError(*(f"schedule.parameters.{fault}" for fault in faults))
+
+
+def check_requests(definition: Definition) -> None:
+    """Raises InvalidRequestError naming each step, field, what was found and what is allowed.
+
+    Names, lengths and patterns follow from what people declare. References and conditions do not:
+    the tests hold those of every definition against the SageMaker SDK.
+    """
+    defaults = {parameter.name: parameter.default for parameter in definition.parameters}
+
+    def default_problems(value: Mapping[str, Any], shape: Shape, where: str) -> Iterator[str]:
+        """What the service would refuse in the default of a parameter that is used as a text."""
+        parameter = str(value.get("Get")).removeprefix("Parameters.")
+        default = defaults.get(parameter)
+        if shape["type"] == "string" and isinstance(default, str):
+            yield from string_faults(default, shape, f"the parameter {parameter}")
+
+    problems = [
+        problem
+        for step in definition.steps
+        for problem in request_faults(step.type, step.arguments, step.name, default_problems)
+    ]
+    if problems:
+        # A wrong parameter is a problem of every step that uses it, and is named once.
+        raise InvalidRequestError(*dict.fromkeys(problems))

@@ -30,13 +30,6 @@ class Network:
     isolation: bool = False
     """Containers can reach nothing at all: SageMaker alone moves their inputs and outputs."""
 
-    def __post_init__(self) -> None:
-        if bool(self.subnets) != bool(self.security_group_ids):
-            raise ValueError(
-                f"{len(self.subnets)} subnets and {len(self.security_group_ids)} security groups, "
-                "allowed: one or more of each, or none of either"
-            )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectNetwork:

@@ -10,7 +10,7 @@ import pytest
 
 from compilegate.account.plan.jobs import PlanError, jobs_given
 from compilegate.document.reading import read_definition
-from compilegate.pipelines.checks import InvalidRequestError
+from compilegate.pipelines.compilation import InvalidRequestError
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests import volume_key_of
 from compilegate.workload import WorkloadError
@@ -155,11 +155,6 @@ def test_what_cannot_work_in_the_account_is_refused(changes: dict[str, Any], sen
 def test_a_model_in_the_image_is_there_in_isolation() -> None:
     in_image = {**NO_LAYOUT, "source": "hub", "id": "/models/bert"}
     assert compiled(workload(model=in_image), GUARDED)
-
-
-def test_subnets_need_security_groups() -> None:
-    with pytest.raises(ValueError, match="1 subnets and 0 security groups, allowed"):
-        Network(subnets=["subnet-1"])
 
 
 def test_names_carry_the_deployment_s_prefix() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compilegate.document.reading import read_definition
-from compilegate.pipelines.checks import InvalidRequestError, check_requests
+from compilegate.pipelines.compilation import InvalidRequestError, check_requests
 from compilegate.pipelines.deployment import local_deployment
 from tests.pipelines.definitions import HERE, compiled, workload
 
@@ -40,23 +40,6 @@ def problems_of(change: Callable[[Document], object]) -> list[str]:
         ("StoppingCondition.MaxRuntimeInSeconds", 0, "is 0, expected 1 at least"),
         ("OutputDataConfig", None, "OutputDataConfig is missing"),
         ("Fantasy", 1, "Train-baseline-7.Fantasy: boto3 knows no such member"),
-        ("Environment.X", {"Get": "Steps.Prepare.Nothing"}, "not a property of a Processing step"),
-        (
-            "Environment.X",
-            {"Get": "Steps.Gate.PropertyFiles.Other"},
-            "not a property of a Processing step",
-        ),
-        (
-            "Environment.X",
-            {"Get": "Steps.Train-baseline-8.ModelArtifacts.Nothing"},
-            "is not a property of a Training step",
-        ),
-        ("Environment.X", {"Get": "Steps.Absent.TrainingJobName"}, "refers to no step"),
-        (
-            "Environment.X",
-            {"Get": "Steps.Decide-none.Nothing"},
-            "is not a property of a Condition step",
-        ),
     ],
 )
 def test_a_request_that_the_service_would_refuse_is_named(
@@ -84,20 +67,6 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
 
     (problem,) = problems_of(change)
     assert problem.startswith("the parameter TrainingInstanceType is 'ml.g5.xlarg', expected ")
-
-
-def test_a_dependency_on_no_step_and_wrong_conditions_are_named() -> None:
-    def change(document: Document) -> None:
-        *_, inner, outer = document["Steps"]
-        document["Steps"][1]["DependsOn"] = ["Absent"]
-        outer["Arguments"]["Conditions"][0]["Type"] = "Equal"
-        outer["Arguments"]["IfSteps"] = [inner]
-        document["Steps"].remove(inner)
-
-    dependency, condition, branch = problems_of(change)
-    assert dependency == "Train-baseline-7: depends on Absent, which is not a step"
-    assert condition.startswith("Decide-none: condition type 'Equal' is unknown, expected one of ")
-    assert branch.startswith("Decide-baseline: found on a branch of Decide-none, allowed:")
 
 
 def test_images_that_are_not_there_are_refused_by_the_key_that_needs_them() -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.pipelines.checks import InvalidRequestError
-from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.compilation import InvalidRequestError, compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.file import Cache, Posture, Schedule

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from compilegate.datasets import raw_data
-from compilegate.pipelines.checks import InvalidRequestError
-from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.compilation import InvalidRequestError, compile_definition
 from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.staging.placement import Placement, placement_of
 from compilegate.pipelines.staging.source_trees import OwnCodeError
