@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from compilegate.catalog.images import BaseImage, UnknownImageError, base_images, find_image
-from compilegate.declaration_errors import checked, parsed_toml
+from compilegate.declaration_errors import checked, matching, parsed_toml
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
 from compilegate.workload import AWS_IMAGE, Arm, Served, Workload
@@ -150,7 +150,13 @@ class _CatalogBase(_Table):
 class _NamedBase(_Table):
     """Any other image by its URI, with a tag or a digest: without either it may change."""
 
-    image: Annotated[str, StringConstraints(pattern=r"^[^\s:@]+(?::\d+/[^\s:@]+)?[:@][^\s]+$")]
+    image: Annotated[
+        str,
+        matching(
+            r"^[^\s:@]+(?::\d+/[^\s:@]+)?[:@][^\s]+$",
+            "an image with a tag or a digest, such as python:3.12",
+        ),
+    ]
 
 
 class _CatalogFile(_Table):

@@ -57,10 +57,18 @@ def test_without_functions_of_one_s_own_nothing_is_started(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("source", "code", "sentences"),
     [
-        ("import no_such_module", "mine.py", ["own.function: Mod", "No module named 'no_such_mod"]),
+        (
+            "import no_such_module",
+            "mine.py",
+            ["own.function: ", "No module named 'no_such_module'; list"],
+        ),
         ("def other(examples): ...", "mine.py", ["own.function: ", "no attribute 'metric'; list "]),
         ("metric = 3", "mine.py", ["mine.metric is int, not a function; list its file or package"]),
-        ("def metric(): ...", "mine.py", ["cannot be called with the examples alone; list its"]),
+        (
+            "def metric(): ...",
+            "mine.py",
+            ["mine.metric() cannot be called with the examples alone"],
+        ),
         # It would be found here, and not where the gate runs.
         ("def metric(examples): ...", None, ["No module named 'mine'; list its file or package"]),
         (

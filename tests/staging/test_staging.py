@@ -178,7 +178,7 @@ def test_the_gate_judges_and_draws_its_page_from_the_zip(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_prepare_job_runs_from_the_zip(tmp_path: Path, data: LocalFiles) -> None:
-    options = [f"--data-dir={data.train.parent}", f"--output-dir={tmp_path / 'prepared'}"]
+    options = [f"--data-dir={tmp_path}", f"--output-dir={tmp_path / 'prepared'}"]
     shapes = ["--sequence-length=8", "--vocabulary=64"]
     assert run_from_zip(training_tree(), tmp_path, "training.prepare", *options, *shapes) == ""
     assert read_prepared(tmp_path / "prepared").manifest.labels == ("land", "sea")
