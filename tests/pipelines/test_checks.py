@@ -32,7 +32,7 @@ def problems_of(change: Callable[[Document], object]) -> list[str]:
     ("place", "value", "sentence"),
     [
         ("ResourceConfig.InstanceType", "ml.g5.xlarg", "did you mean 'ml.g5.xlarge'?"),
-        ("RoleArn", "not an arn", "RoleArn is 'not an arn', expected a string that matches"),
+        ("RoleArn", "the role of the jobs", "RoleArn is 'the role of the jobs', expected a string"),
         ("HyperParameters.arm", "x" * 2501, "arm has 2501 characters, expected 2500 at most"),
         ("HyperParameters", dict.fromkeys(map(str, range(101)), "1"), "101 entries, expected 100"),
         ("HyperParameters." + "x" * 257, "1", "HyperParameters: the key has 257 characters, expe"),

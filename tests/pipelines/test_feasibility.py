@@ -26,7 +26,7 @@ NO_SAFETENSORS = "writes safetensors"
 def arms(name: str = "topics", **changes: Any) -> Workload:
     """The workload with another candidate."""
     declared = workload(name)
-    arm = settled_arm(**{"batch_size": 8, "learning_rate": 1e-3, **changes})
+    arm = settled_arm(**{"batch_size": 12, "learning_rate": 1.5e-3, **changes})
     return dataclasses.replace(declared, arms={**declared.arms, "compiled": arm})
 
 
