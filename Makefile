@@ -244,7 +244,7 @@ constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions tha
 # For the Python of each base, as far as the catalog knows it. A base's own torch is never replaced.
 # constraints.txt has what the tests pass with, on Pythons that this project itself runs on.
 IMAGE_PYTHONS := from compilegate.built_in import IMAGE_FOLDERS; \
-  from compilegate.pipelines.staging import image_folders; \
+  from compilegate.pipelines.images import image_folders; \
   [print(name, getattr(image.base, 'python', None) or '3.12') \
   for name, image in image_folders(IMAGE_FOLDERS).items()]
 

@@ -20,7 +20,7 @@ from compilegate.infra.images import ImagesStack
 from compilegate.infra.network import NetworkStack
 from compilegate.infra.project import DeclaredWorkload, Project, endpoint_of, read_project
 from compilegate.infra.workload import WorkloadStack
-from compilegate.pipelines.requests.regions import lacking_images
+from compilegate.pipelines.images import lacking_images
 
 BOOTSTRAP = "@aws-cdk/core:bootstrapQualifier"
 """Qualifier of the bootstrap whose roles and bucket the CDK uses."""

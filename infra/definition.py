@@ -1,4 +1,4 @@
-"""A workload's definition: compiled once, with stand-ins, and completed by CloudFormation.
+"""A workload's definition: compiled with placeholders, and completed by CloudFormation.
 
 It becomes one `Fn::Sub`: each value that only CloudFormation knows is written once, as a variable,
 however often the definition names it. That keeps the template small and the definition readable.
@@ -7,7 +7,6 @@ however often the definition names it. That keeps the template small and the def
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,16 +20,19 @@ from compilegate.document.writing import compact
 from compilegate.errors import CompilegateError
 from compilegate.infra.project import DeclaredWorkload, Project, containers_of
 from compilegate.job.files import write_bytes
-from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.kept import definition_of
-from compilegate.pipelines.staging import (
-    Placement,
+from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.deployment import (
+    object_name,
+    placeholder_deployment,
+    placeholder_network,
+    placeholder_sources,
+)
+from compilegate.pipelines.staging.placement import Placement, placement_of
+from compilegate.pipelines.staging.requirements import (
     RequirementsError,
     check_metric_functions,
-    placement_of,
     unbuilt_requirements,
 )
-from compilegate.pipelines.standin import standin_deployment, standin_network, standin_sources
 from compilegate.workload import AWS_IMAGE, InfeasibleError, Workload
 from compilegate.workload.feasibility import check_feasible
 
@@ -44,7 +46,7 @@ class DefinitionSizeError(CompilegateError):
 
 @dataclass(frozen=True, kw_only=True)
 class IncompleteDefinition:
-    """The text, with stand-ins, and what must be in the object store before it runs."""
+    """The text, with placeholders, and what must be in the object store before it runs."""
 
     text: str
     placement: Placement
@@ -53,7 +55,7 @@ class IncompleteDefinition:
 def incomplete_definition(
     project: Project, declared: DeclaredWorkload, region: str | None = None
 ) -> IncompleteDefinition:
-    """Compile the definition, or reuse the one of an earlier synth.
+    """Compile the definition.
 
     `region` decides which of AWS's images exist; without one this is not checked.
     Raises InfeasibleError when an arm cannot run, RequirementsError when an image lacks what a
@@ -73,24 +75,20 @@ def incomplete_definition(
         raise RequirementsError(lacking).within(declared.path)
     images = list(project.images)
     placement = placement_of(
-        workload, standin_deployment(images=images), raw_data(workload.data, folder), folder
+        workload, placeholder_deployment(images=images), raw_data(workload.data, folder), folder
     )
     check_metric_functions(workload, placement.gate, containers / "gate" / "requirements.txt")
-    deployment = standin_deployment(
+    deployment = placeholder_deployment(
         images=images,
         registry_region=region if _runs_in_images_of_aws(workload) else None,
-        network=network_of(project.settings, standin_network(project.settings.network.zone_count)),
+        network=network_of(
+            project.settings, placeholder_network(project.settings.network.zone_count)
+        ),
         name_prefix=project.names.pipeline(""),
         tags=project.names.tags,
     )
     try:
-        text = definition_of(
-            workload,
-            deployment,
-            standin_sources(placement.sources),
-            folder=project.definitions,
-            told=lambda line: print(line, file=sys.stderr, flush=True),
-        )
+        text = compile_definition(workload, deployment, placeholder_sources(placement.sources))
     except CompilegateError as error:
         raise error.within(declared.path) from error
     text = compact(text)
@@ -122,24 +120,24 @@ def size_in_template(text: str) -> int:
 
 
 def completed_by_cloudformation(
-    text: str, *, stand_ins: Mapping[str, str], values: Mapping[str, str]
+    text: str, *, placeholders: Mapping[str, str], values: Mapping[str, str]
 ) -> str:
     """The definition as a token.
 
-    `stand_ins` maps the name of each missing value to its stand-in in the text, `values` maps the
+    `placeholders` maps the name of each missing value to its placeholder, `values` maps the
     same names to the real values: text, or CloudFormation tokens.
     """
     # Anything else that CloudFormation would take for a variable is plain text.
     text = text.replace("${", "${!")
     variables: dict[str, str] = {}
-    for name, stand_in in stand_ins.items():
+    for name, placeholder in placeholders.items():
         value = values[name]
         if cdk.Token.is_unresolved(value):
             variable = _variable(name)
-            if stand_in in text:
+            if placeholder in text:
                 variables[variable] = value
             value = f"${{{variable}}}"
-        text = text.replace(stand_in, value)
+        text = text.replace(placeholder, value)
     return cdk.Fn.sub(text, variables)
 
 

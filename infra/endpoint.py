@@ -32,7 +32,7 @@ from compilegate.infra.parts import (
 )
 from compilegate.infra.project import BATCH, Project
 from compilegate.pipelines.deployment import Network
-from compilegate.pipelines.requests.keys_network_tags import volume_key_of
+from compilegate.pipelines.requests import volume_key_of
 from compilegate.workload import Served, Workload
 
 VARIANT = "AllTraffic"

@@ -22,7 +22,7 @@ from compilegate.account.roles import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
-from compilegate.pipelines.deployment import MadeNetwork
+from compilegate.pipelines.deployment import ProjectNetwork
 
 BLOCKS = 3
 """Bits: the VPC is cut into eight, so that zones can be added without moving a subnet."""
@@ -83,7 +83,7 @@ class NetworkStack(cdk.Stack):
             )
         self._endpoints()
         self._flow_log()
-        self.made = MadeNetwork(
+        self.made = ProjectNetwork(
             subnets=[subnet.subnet_id for subnet in self.vpc.isolated_subnets],
             security_group=self.jobs.security_group_id,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,9 +15,7 @@ from compilegate.account.settings import (
     read_settings,
 )
 from compilegate.built_in import IMAGE_FOLDERS
-from compilegate.datasets import cache_folder
-from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.images import ImageFolder, image_folders, used_images
 from compilegate.posture.contract import FUNCTION_KIND
 from compilegate.workload import Served, Workload, find_workload, read_workload
 from compilegate.workload.parameters import APPROVAL
@@ -50,8 +48,6 @@ class Project:
     """The folders that become images, by name."""
     folder: Path
     """The folder that holds `workloads/` and `containers/`."""
-    definitions: Path = field(default_factory=lambda: cache_folder() / "definitions")
-    """Folder of compiled definitions."""
 
     @cached_property
     def names(self) -> Names:

@@ -70,9 +70,13 @@ from compilegate.infra.parts import (
     stack_options,
 )
 from compilegate.infra.project import DeclaredWorkload, Project, deploys, endpoint_of
-from compilegate.pipelines.deployment import MadeNetwork, Network
-from compilegate.pipelines.requests.keys_network_tags import volume_key_of
-from compilegate.pipelines.standin import BUCKET, stand_ins
+from compilegate.pipelines.deployment import (
+    PLACEHOLDER_BUCKET,
+    Network,
+    ProjectNetwork,
+    placeholders,
+)
+from compilegate.pipelines.requests import volume_key_of
 from compilegate.posture.contract import FUNCTION_KIND, TABLE_VARIABLE
 from compilegate.workload import Served
 from compilegate.workload.file import Schedule
@@ -100,7 +104,7 @@ class WorkloadStack(cdk.Stack):
         declared: DeclaredWorkload,
         foundation: FoundationStack,
         images: ImagesStack,
-        network: MadeNetwork | None = None,
+        network: ProjectNetwork | None = None,
         env: cdk.Environment,
     ) -> None:
         name = declared.workload.name
@@ -197,9 +201,9 @@ class WorkloadStack(cdk.Stack):
         return group
 
     def _pipeline(
-        self, images: ImagesStack, network: MadeNetwork | None
+        self, images: ImagesStack, network: ProjectNetwork | None
     ) -> tuple[sagemaker.CfnPipeline, str]:
-        """The pipeline, and its definition as it was compiled, with stand-ins."""
+        """The pipeline, and its definition as it was compiled, with placeholders."""
         workload, foundation = self._workload, self._foundation
         definition = incomplete_definition(
             self._project,
@@ -209,7 +213,9 @@ class WorkloadStack(cdk.Stack):
         outputs(
             self,
             **add_code_assets(self, definition.placement, self._code_prefix),
-            DataUri=definition.placement.sources.data.replace(BUCKET, foundation.bucket_name),
+            DataUri=definition.placement.sources.data.replace(
+                PLACEHOLDER_BUCKET, foundation.bucket_name
+            ),
         )
         subnets = [] if network is None else network.subnets
         values = {
@@ -235,7 +241,7 @@ class WorkloadStack(cdk.Stack):
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(
                     definition.text,
-                    stand_ins=stand_ins(images.image_uris, subnets=len(subnets)),
+                    placeholders=placeholders(images.image_uris, subnets=len(subnets)),
                     values=values,
                 )
             },

@@ -2,6 +2,5 @@
 
     from compilegate.pipelines.compilation import compile_definition
 
-The same workload, deployment and sources give the same bytes. Importing `compilation` costs a few
-seconds, because the SageMaker SDK does; `deployment` costs nothing.
+The same workload, deployment and sources give the same bytes.
 """

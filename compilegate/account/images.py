@@ -21,7 +21,7 @@ from compilegate.account.session import AwsSession, read_outputs
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository
-from compilegate.pipelines.staging import ImageFolder
+from compilegate.pipelines.images import ImageFolder
 
 State = Literal["built", "building", "failed", "missing", "stale", "unused"]
 """`missing` was never built as it is deployed; `stale` is not deployed as it is now."""

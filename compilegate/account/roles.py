@@ -31,7 +31,7 @@ from compilegate.catalog.images import EcrRepository, ecr_repository
 from compilegate.declaration_errors import validate
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
-from compilegate.pipelines.requests.images import GATE
+from compilegate.pipelines.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 from compilegate.workload.parameters import APPROVAL
 

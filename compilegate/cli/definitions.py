@@ -24,19 +24,12 @@ from compilegate.execution import exit_codes
 from compilegate.execution.status import StepStatus, Target
 from compilegate.job.names import OUTPUT_ARCHIVE
 from compilegate.local import ImageSources, LocalExecutor, ObjectStore
-from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
-from compilegate.pipelines.kept import definition_of
-from compilegate.pipelines.staging import (
-    ImageFolder,
-    Placement,
-    check_metric_functions,
-    gate_tree,
-    image_folders,
-    image_tags,
-    own_code,
-    placement_of,
-    unbuilt_requirements,
-)
+from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.deployment import Deployment, local_deployment
+from compilegate.pipelines.images import ImageFolder, image_folders, image_tags
+from compilegate.pipelines.staging.placement import Placement, placement_of
+from compilegate.pipelines.staging.requirements import check_metric_functions, unbuilt_requirements
+from compilegate.pipelines.staging.source_trees import gate_tree, own_code
 from compilegate.workload import Workload
 from compilegate.workload.feasibility import Bases, check_feasible, findings
 
@@ -147,12 +140,6 @@ def placed(workload: Workload, path: Path, project: Project, deployment: Deploym
     return placement_of(workload, deployment, raw_data(workload.data, path.parent), path.parent)
 
 
-def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    """The definition in indented JSON, from the cache or compiled now."""
-    folder = cache_folder() / "definitions"
-    return definition_of(workload, deployment, sources, folder=folder, told=announce)
-
-
 def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str, Placement]:
     """The definition for this machine, and where its files are: nothing is fetched yet. Refuses a
     project without the images that it needs."""
@@ -164,7 +151,7 @@ def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
     placement = placed(workload, path, project, deployment)
-    return compiled(workload, deployment, placement.sources), placement
+    return compile_definition(workload, deployment, placement.sources), placement
 
 
 @click.command("compile")
@@ -212,7 +199,7 @@ def compile_command(
         tags = {name: folder.tag for name, folder in project_images(project).items()}
         deployment = place.deployment(declared, tags)
         placement = placed(declared, path, project, deployment)
-        definition = compiled(declared, deployment, placement.sources)
+        definition = compile_definition(declared, deployment, placement.sources)
     # Why no candidate can pass, however equal, is known before anything trains.
     for reason in never_passing(declared.gate, design_of(declared, path)):
         announce(f"note: gate.{reason}")

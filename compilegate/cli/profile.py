@@ -223,7 +223,7 @@ def _refuse_without_phases(declared: Workload, path: Path, arm: str) -> None:
     """Refuse a program that imports another framework, and not torch: it takes no step that could
     be seen. Refuse a compiler that traces whole steps."""
     from compilegate.advice.facts import BESIDE_OTHERS, facts_of  # noqa: PLC0415
-    from compilegate.pipelines.staging import imported_libraries  # noqa: PLC0415
+    from compilegate.pipelines.staging.requirements import imported_libraries  # noqa: PLC0415
 
     framework = facts_of(declared, libraries=imported_libraries(declared, path)).framework
     if framework.known and framework.value not in ("pytorch", BESIDE_OTHERS):

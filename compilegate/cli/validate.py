@@ -26,8 +26,9 @@ from compilegate.cli.printing import RefusalError, counted, found_in, print_json
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.pipelines.deployment import local_deployment
-from compilegate.pipelines.requests.images import image_faults
-from compilegate.pipelines.staging import image_tags, imported_libraries, training_code
+from compilegate.pipelines.images import image_faults, image_tags
+from compilegate.pipelines.staging.requirements import imported_libraries
+from compilegate.pipelines.staging.source_trees import training_code
 from compilegate.workload import (
     Workload,
     WorkloadError,

@@ -1,4 +1,4 @@
-"""What a definition says, by the rules of SageMaker Pipelines, whoever executes it. Pure.
+"""The definition of a SageMaker pipeline: its types, its JSON, and the service's rules. Pure.
 
     model.py          a definition as types: steps, parameters and their values, policies, durations
     writing.py        those types to JSON

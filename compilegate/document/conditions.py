@@ -1,7 +1,7 @@
 """The eight condition types of a Condition step. Pure.
 
 A comparison between different kinds of values is an error, never a silent false: a gate whose
-verdict has the wrong type must not look like a gate that said no.
+verdict has the wrong type must not look like a gate that refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEMBERS = {
 def evaluate_all(conditions: Sequence[Any]) -> bool:
     """Whether all conditions hold; their expressions are already resolved.
 
-    Every condition is looked at even when an earlier one is false, so that an error is told
+    Every condition is evaluated even when an earlier one is false, so that an error is found
     whatever the order. Raises ExpressionError.
     """
     outcomes = [evaluate(condition) for condition in conditions]

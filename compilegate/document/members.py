@@ -120,7 +120,7 @@ def unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Itera
 
 
 def read_part(part: type[Part], raw: Any, where: str, faults: list[str]) -> Part | None:
-    """The part that an object stands for; None where it cannot be told."""
+    """The part that an object stands for; None where it cannot be read."""
     if part is Dependency and isinstance(raw, str):
         raw = {"Step": raw}
     if not isinstance(raw, dict):

@@ -1,8 +1,8 @@
 """Reads the JSON of a definition (version 2020-12-01).
 
 Whatever can be understood becomes a Definition, and every part that cannot becomes a sentence, so
-that all faults of a definition are told at once. A member that nobody knows is such a fault: left
-out in silence, it would be a request that nobody carries out. Pure.
+that all faults of a definition are reported at once. An unknown member is such a fault: ignored, it
+would be a request that nobody carries out. Pure.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def read_definition(
         raw = json.loads(text, parse_constant=refuse_constant)
         json.dumps(raw, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        found = "half a character (a lone surrogate), which no file or process can be given"
-        return Definition((), ()), [f"the definition holds {found}"]
+        half = "half a character (a lone surrogate), which no file or process can be given"
+        return Definition((), ()), [f"the definition holds {half}"]
     except (ValueError, RecursionError) as error:
         return Definition((), ()), [f"the definition is not JSON: {error}"]
     if not isinstance(raw, dict):
@@ -98,15 +98,15 @@ def _steps(
             faults.append(f"a step has no Name: {raw!r:.80}")
             continue
         name, kind, arguments = raw["Name"], raw.get("Type"), raw.get("Arguments", {})
-        about: list[str] = [] if name in unread else faults
+        own_faults: list[str] = [] if name in unread else faults
         if not isinstance(kind, str) or not isinstance(arguments, dict):
-            about.append(f"{name}: a step needs a Type (string) and Arguments (object)")
+            own_faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
             continue
-        others = {key: value for key, value in arguments.items() if key not in BRANCHES}
-        yield from _step({**raw, "Arguments": others}, branch, about)
+        own = {key: value for key, value in arguments.items() if key not in BRANCHES}
+        yield from _step({**raw, "Arguments": own}, branch, own_faults)
         if kind == CONDITION:
             for key, taken_when in BRANCHES.items():
-                nested = _list(arguments, key, about, f"{name}: ")
+                nested = _list(arguments, key, own_faults, f"{name}: ")
                 yield from _steps(nested, Branch(name, taken_when), faults, unread)
 
 

@@ -66,19 +66,6 @@ def request_faults(
             yield from _value_faults(shape, value, where)
 
 
-def has_property(description: str, path: Sequence[str | int]) -> bool:
-    """Whether the shape of an answer has a member at that path."""
-    shape: Shape = _service()["shapes"][description]
-    for segment in path:
-        if shape["type"] == "structure" and segment in shape["members"]:
-            shape = _of(shape["members"][segment])
-        elif shape["type"] in {"list", "map"}:
-            shape = _of(shape["member" if shape["type"] == "list" else "value"])
-        else:
-            return False
-    return True
-
-
 def string_faults(value: str, shape: Shape, where: str) -> Iterator[str]:
     """What is wrong with a text."""
     import regex  # noqa: PLC0415  the service's patterns have Unicode classes; 20 ms

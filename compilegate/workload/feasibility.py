@@ -181,7 +181,7 @@ def settings_of(workload: Workload, arm: Arm, base: BaseImage | str | None) -> A
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,
         debugger=arm.debugger,
-        debug_mode=stack is not None and bool(stack.setting(DEBUG)),
+        debug_mode=stack is not None and bool(stack.value(DEBUG)),
         model=workload.kind.model_name,
         limit_seconds=min(declared, int(_scheduled(workload).get(MAX_RUNTIME, declared))),
         examples=arm.global_batch_size,

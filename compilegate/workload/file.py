@@ -124,10 +124,10 @@ class Stack(Table):
     version: Version
     transformers: Version | None = None
 
-    def setting(self, option: Option) -> Setting | None:
-        """What the table says of an option; None where its compiler has none such."""
-        setting: Setting | None = getattr(self, option.key, None)
-        return setting
+    def value(self, option: Option) -> Setting | None:
+        """The value of an option; None where the table's compiler does not have it."""
+        value: Setting | None = getattr(self, option.key, None)
+        return value
 
 
 def type_of(option: Option) -> Any:

@@ -525,7 +525,7 @@ def _what_only_the_built_in_program_reads(file: WorkloadFile, program: Program) 
             f"{', '.join(taken)}, which every job is passed anyway"
         )
     for name, arm in file.arms.items():
-        if arm.stack is not None and arm.stack.setting(PRECOMPILE):
+        if arm.stack is not None and arm.stack.value(PRECOMPILE):
             yield (
                 f"arms.{name}.neuron.precompile is true beside program, expected false: only the "
                 "built-in training program can be run for a few steps"

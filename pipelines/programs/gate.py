@@ -4,7 +4,7 @@
         --output DIR [--expect ARM:SEED:JOBNAME ...]
 
 The exit status is 0 whenever a verdict was reached, whatever it is: deciding what to register is
-the pipeline's condition's work. It is 2 for a bad experiment file or bad usage, in one sentence.
+the work of the pipeline's conditions. It is 2 for a bad experiment file or bad usage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from compilegate.gate.evidence import Replicate, copy_repro, read_records, read_
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import MetricValues
 from compilegate.gate.observations import Observations, observe
+from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment, ExperimentError, read_experiment
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
 from compilegate.job.files import write_text
 from compilegate.job.names import (
-    BASELINE_ARM,
     EVIDENCE_FOLDER,
     MODEL_CARD_FILE,
     NO_ARM,
@@ -52,63 +52,9 @@ from compilegate.pipelines.programs.posture import (
 from compilegate.report import About, notice_of, render_html, render_markdown, summary_lines
 from compilegate.report.registry import model_card, model_quality
 
-EXIT_JUDGED = 0
-EXIT_USAGE = 2
-
 
 class GateStartError(CompilegateError):
     """The job cannot start. The message names the file or argument and what to do."""
-
-
-@dataclass(frozen=True)
-class GateArguments:
-    """What the job is asked to judge, and where it puts the answer."""
-
-    experiment: Experiment
-    evidence: Path
-    output: Path
-    jobs: Mapping[Replicate, str] | None
-    about: About = field(default_factory=About)
-    """What the page says of the execution."""
-    alone: str | None = None
-    """The arm that trained alone, with the first seed."""
-    registered: Registered | None = None
-    """The model that was registered last, if there is one."""
-    posture: bool = False
-    """Whether to say what the execution showed of each candidate, for the posture's record."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job; returns the exit status."""
-    try:
-        asked = read_arguments(arguments)
-    except GateStartError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    for line in run(asked):
-        print(line)
-    return EXIT_JUDGED
-
-
-def run(asked: GateArguments) -> list[str]:
-    """Judge the evidence and write the files; returns the summary's lines."""
-    judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs, asked.registered)
-    if asked.posture:
-        asked.output.mkdir(parents=True, exist_ok=True)
-        write_text(asked.output / POSTURE_FILE, _observed(asked, judged))
-    write_files(judged, asked.output, asked.about)
-    return summary_lines(judged.verdict)
-
-
-def _observed(asked: GateArguments, judged: Judged) -> str:
-    if asked.alone is None:
-        return posture_document(observed_together(judged.verdict))
-    experiment = asked.experiment
-    records = read_records(asked.evidence, experiment.replicates)
-    candidate = asked.alone != BASELINE_ARM
-    return posture_document(
-        observed_alone(experiment, judged.verdict, records, MetricValues(), candidate=candidate)
-    )
 
 
 @dataclass(frozen=True)
@@ -117,10 +63,35 @@ class Judged:
 
     verdict: Verdict
     observations: Observations
+    records: Records
     evidence: Path
     """The folder that was judged."""
     quality: Mapping[str, Any] | None = None
     """The metrics of the model that is released; None where none is."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        experiment, jobs = _read_experiment(options)
+    except (GateStartError, ExperimentError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    registered = read_registered(options.registered, options.registration)
+    judged = judge_evidence(experiment, options.evidence, jobs, registered)
+    if options.posture:
+        observed = (
+            observed_together(judged.verdict)
+            if options.alone is None
+            else observed_alone(experiment, judged.verdict, judged.records)
+        )
+        options.output.mkdir(parents=True, exist_ok=True)
+        write_text(options.output / POSTURE_FILE, posture_document(observed))
+    write_files(judged, options.output, About(options.execution, *_start_and_age(options.started)))
+    for line in summary_lines(judged.verdict):
+        print(line)
+    return 0
 
 
 def judge_evidence(
@@ -141,7 +112,7 @@ def judge_evidence(
         if isinstance(each, EvidenceRecord) and each.examples is not None
     }
     quality = None if released[0] == NO_ARM else model_quality(observations, scored, released)
-    return Judged(verdict, observations, evidence, quality)
+    return Judged(verdict, observations, records, evidence, quality)
 
 
 def read_registered(place: Path | None, registration: str | None) -> Registered | None:
@@ -168,14 +139,11 @@ def write_files(judged: Judged, output: Path, about: About | None = None) -> Non
     write_text(output / NOTICE_FILE, notice_of(judged.verdict).to_json())
     if judged.quality is not None:
         card = model_card(judged.verdict, judged.observations, judged.quality)
-        write_text(output / STATISTICS_FILE, _as_json(judged.quality))
-        write_text(output / MODEL_CARD_FILE, _as_json(card))
+        for file, document in ((STATISTICS_FILE, judged.quality), (MODEL_CARD_FILE, card)):
+            text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False)
+            write_text(output / file, text + "\n")
     # Last: who finds a verdict finds everything else beside it.
     write_text(output / VERDICT_FILE, judged.verdict.to_json())
-
-
-def _as_json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
 def write_repros(judged: Judged, folder: Path) -> None:
@@ -184,17 +152,15 @@ def write_repros(judged: Judged, folder: Path) -> None:
         parity = candidate.parity
         if parity is None or parity.repro is None:
             continue
+        place = (folder / parity.repro).parent
         try:
-            copy_repro(
-                judged.evidence, (candidate.arm, parity.seed), (folder / parity.repro).parent
-            )
+            copy_repro(judged.evidence, (candidate.arm, parity.seed), place)
         except EvidenceError as error:
             # The verdict stands without it, and nothing that a job wrote may end the gate.
             print(f"warning: {candidate.arm}, seed {parity.seed}: {error}", file=sys.stderr)
 
 
-def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
-    """Read the command line and the experiment file. Raises GateStartError."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m compilegate.pipelines.programs.gate",
         description="Judge the evidence of one execution and write the verdict and its report.",
@@ -222,11 +188,17 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     parser.add_argument("--started", metavar="DATE", help="when that was started, as ISO 8601")
     parser.add_argument("--alone", metavar="ARM", help="the one arm that trained, with one seed")
     parser.add_argument("--posture", action="store_true", help=f"write {POSTURE_FILE}, too")
-    options = parser.parse_args(arguments)
-    try:
-        experiment = read_experiment(options.experiment)
-    except ExperimentError as error:
-        raise GateStartError(str(error)) from error
+    return parser
+
+
+def _read_experiment(
+    options: argparse.Namespace,
+) -> tuple[Experiment, dict[Replicate, str] | None]:
+    """The experiment, and the job that is expected of each replicate, where jobs are named.
+
+    Raises GateStartError and ExperimentError.
+    """
+    experiment = read_experiment(options.experiment)
     if options.alone is not None:
         if options.alone not in experiment.arms:
             allowed = ", ".join(experiment.arms)
@@ -234,34 +206,9 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
         experiment = alone(experiment, options.alone)
     if not options.evidence.is_dir():
         raise GateStartError(f"--evidence {options.evidence} is not a folder")
-    jobs = _expected_jobs(options.expect, experiment) if options.expect else None
-    about = About(options.execution, *_timed(options.started))
-    return GateArguments(
-        experiment,
-        options.evidence,
-        options.output,
-        jobs,
-        about,
-        options.alone,
-        read_registered(options.registered, options.registration),
-        options.posture,
-    )
-
-
-def _timed(started: str | None) -> tuple[float | None, float | None]:
-    """(when it started, seconds since then); unknown where the date cannot be read, since no
-    verdict may fail for a date on its page."""
-    try:
-        moment = datetime.fromisoformat(started or "")
-    except ValueError:
-        return None, None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp(), max(time.time() - moment.timestamp(), 0.0)
-
-
-def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
-    jobs = dict(_read_expectation(expectation) for expectation in expectations)
+    if not options.expect:
+        return experiment, None
+    jobs = dict(_read_expectation(expectation) for expectation in options.expect)
     for arm, seed in experiment.replicates:
         if (arm, seed) not in jobs:
             raise GateStartError(
@@ -270,7 +217,7 @@ def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[
     for arm, seed in jobs:
         if (arm, seed) not in experiment.replicates:
             raise GateStartError(f"--expect names {arm}:{seed}, which gate.json does not declare")
-    return jobs
+    return experiment, jobs
 
 
 def _read_expectation(expectation: str) -> tuple[Replicate, str]:
@@ -280,6 +227,18 @@ def _read_expectation(expectation: str) -> tuple[Replicate, str]:
     if not (seed.isdecimal() and name):
         raise GateStartError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
     return (arm, int(seed)), name
+
+
+def _start_and_age(started: str | None) -> tuple[float | None, float | None]:
+    """Seconds since the epoch, and since then; unknown where the date cannot be read, since no
+    verdict may fail for a date on its page."""
+    try:
+        moment = datetime.fromisoformat(started or "")
+    except ValueError:
+        return None, None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp(), max(time.time() - moment.timestamp(), 0.0)
 
 
 if __name__ == "__main__":

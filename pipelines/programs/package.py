@@ -1,6 +1,6 @@
 """The program of the step before registration: a model's archive, where it stays.
 
-python3 -m compilegate.pipelines.programs.package MODEL TARGET [--code ARCHIVE]
+    python3 -m compilegate.pipelines.programs.package MODEL TARGET [--code ARCHIVE]
 
 What training jobs write expires; what is registered must not. With `--code` the files of that
 archive go into `code/` of the model's, where inference images look for a handler.
@@ -28,35 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target", type=Path, help="the folder of the registered one")
     parser.add_argument("--code", type=Path, help="what goes into the archive's code/")
     options = parser.parse_args(arguments)
+    target = options.target / MODEL_ARCHIVE
     try:
-        print(package(options.model, options.target, options.code))
+        options.target.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as part:
+            if options.code is None:
+                shutil.copyfile(options.model / MODEL_ARCHIVE, part)
+            else:
+                _pack(options.model / MODEL_ARCHIVE, options.code, part)
     except (OSError, EOFError, tarfile.TarError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    print(f"kept {target.stat().st_size:,} bytes")
     return 0
 
 
-def package(model: Path, target: Path, code: Path | None) -> str:
-    """Write the archive; returns one line that says what was done."""
-    target.mkdir(parents=True, exist_ok=True)
-    source = model / MODEL_ARCHIVE
-    with whole_file(target / MODEL_ARCHIVE) as part:
-        if code is None:
-            shutil.copyfile(source, part)
-            added = 0
-        else:
-            added = _with_code(source, code, part)
-    size = (target / MODEL_ARCHIVE).stat().st_size
-    return f"kept {size:,} bytes" + (f" with {added} files in {CODE}" if added else "")
-
-
-def _with_code(source: Path, code: Path, target: Path) -> int:
-    """One archive of both; returns how many files of code it has. What training left in `code/`
-    would be executed unseen, so it stays behind."""
-    added = 0
+def _pack(model: Path, code: Path, target: Path) -> None:
+    """One archive of both. What training left in `code/` would be executed unseen, so it stays
+    behind."""
     # Weights hardly get smaller: the least compression is quick, and an image unpacks any.
     with (
-        tarfile.open(source) as trained,
+        tarfile.open(model) as trained,
         tarfile.open(code) as handler,
         tarfile.open(target, "w:gz", compresslevel=1) as packed,
     ):
@@ -67,8 +59,6 @@ def _with_code(source: Path, code: Path, target: Path) -> int:
         for member in handler:
             if member.isfile():
                 _add(packed, handler, member, CODE + member.name)
-                added += 1
-    return added
 
 
 def _add(

@@ -1,4 +1,4 @@
-"""What an execution showed of each candidate, in the words of `compilegate.posture`."""
+"""What an execution showed of each candidate, as `compilegate.posture` records it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
 from compilegate.job.evidence import EvidenceRecord
+from compilegate.job.names import BASELINE_ARM
 from compilegate.posture.records import encoded
 from compilegate.posture.state import Difference, Observed, Seen
 
 SPEED = "speed"
-_BY_CHANCE = frozenset(
-    {
-        Code.QUALITY_WORSE,
-        Code.QUALITY_RELEASED_WORSE,
-        Code.SPEED_BELOW_MINIMUM,
-        Code.SPEED_NOT_REPAID,
-    }
-)
+_BY_CHANCE = {
+    Code.QUALITY_WORSE,
+    Code.QUALITY_RELEASED_WORSE,
+    Code.SPEED_BELOW_MINIMUM,
+    Code.SPEED_NOT_REPAID,
+}
+"""Quality and speed as measured, which chance moves."""
 _LONGEST_REASON = 200
 
 
@@ -44,96 +44,84 @@ def alone(experiment: Experiment, arm: str) -> Experiment:
 
 
 def posture_document(observed: Observed) -> str:
-    """`posture.json`: one text for the function that keeps the record, since what a step hands to a
-    function is a text, and the arm for people."""
+    """`posture.json`: one text for the function that keeps the record, since a step passes texts to
+    a function, and the arm for people."""
     text = json.dumps(encoded(observed), separators=(",", ":"), allow_nan=False)
     return json.dumps({"arm": observed.registered, "observed": text}) + "\n"
 
 
 def observed_together(verdict: Verdict) -> Observed:
     """What all arms together showed."""
-    unsound = "" if verdict.baseline.sound else "the baseline's evidence is not valid"
     seen, lost = [], []
     for candidate in verdict.candidates:
-        told = _lost(candidate.reasons) if candidate.outcome is Outcome.INCONCLUSIVE else None
-        if told is None:
-            seen.append(_seen(candidate, verdict.confidence))
+        reason = _lost(candidate.reasons) if candidate.outcome is Outcome.INCONCLUSIVE else ""
+        if reason:
+            lost.append(f"{candidate.arm}: {reason}")
         else:
-            lost.append(f"{candidate.arm}: {told}")
+            seen.append(_seen(candidate, verdict.confidence))
     return Observed(
         seen=tuple(seen),
         registered=verdict.decision.arm,
-        nothing_learned=unsound,
+        nothing_learned="" if verdict.baseline.sound else "the baseline's evidence is not valid",
         lost="; ".join(lost),
     )
 
 
-def observed_alone(
-    experiment: Experiment,
-    verdict: Verdict,
-    records: Records,
-    values: MetricValues,
-    *,
-    candidate: bool,
-) -> Observed:
+def observed_alone(experiment: Experiment, verdict: Verdict, records: Records) -> Observed:
     """What one arm showed without the others; a baseline shows nothing of any candidate."""
     arm = verdict.baseline
-    if not candidate:
+    if arm.arm == BASELINE_ARM:
         return Observed(registered=verdict.decision.arm)
-    lost = _lost(arm.reasons)
-    if lost is not None:
+    if lost := _lost(arm.reasons):
         return Observed(lost=f"{arm.arm}: {lost}")
-    reason = _first_sentence(arm.reasons) or "its evidence is valid"
+    metrics = experiment.settings.metrics
     seen = Seen(
         arm=arm.arm,
         outcome="fail" if arm.reasons else "pass",
         broken=not arm.sound,
-        reason=reason,
-        values=_values(experiment, records, values) if arm.sound else {},
+        reason=_first_sentence(arm.reasons) or "its evidence is valid",
+        values=_values(experiment, records) if arm.sound else {},
         turned=tuple(
-            name
-            for name in experiment.settings.guarded
-            if experiment.settings.metrics[name].direction == "lower"
+            name for name in experiment.settings.guarded if metrics[name].direction == "lower"
         ),
     )
     return Observed(seen=(seen,), registered=verdict.decision.arm)
 
 
-def _lost(reasons: Sequence[Reason]) -> str | None:
-    """What the gate says of a job that left no model by the machine's doing."""
-    found = [reason for reason in reasons if reason.code is Code.EVIDENCE_LOST]
-    return _first_sentence(found) or None
+def _lost(reasons: Sequence[Reason]) -> str:
+    """The gate's sentence about a job that the machine ended without a model; empty without one."""
+    return _first_sentence([each for each in reasons if each.code is Code.EVIDENCE_LOST])
 
 
-def _values(experiment: Experiment, records: Records, values: MetricValues) -> dict[str, float]:
-    arm, seed = experiment.baseline, experiment.seeds[0]
-    record = records[arm, seed]
+def _values(experiment: Experiment, records: Records) -> dict[str, float]:
+    record = records[experiment.baseline, experiment.seeds[0]]
     if not isinstance(record, EvidenceRecord):
         return {}
     replicates = Replicates(
         examples=[] if record.examples is None else [record.examples],
         reported=[record.evidence.metrics],
     )
-    found = {}
+    values, found = MetricValues(), {}
     for metric in experiment.settings.guarded:
         guard = experiment.settings.metrics[metric]
         try:
             value = fmean(metric_by_seed(metric, guard, replicates, values))
         except MetricUndefinedError:
-            continue  # the examination of the evidence has said so
+            continue  # a finding of the verdict
         found[metric] = _better(guard.direction, value)
     return found
 
 
 def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
     guarded = [one for one in candidate.metrics if one.margin is not None and one.part is None]
+    failed = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.FAIL}
     differences = [_difference(one) for one in guarded]
     if candidate.speed is not None:
         differences.append(_speed(candidate.speed, confidence))
     return Seen(
         arm=candidate.arm,
         outcome=candidate.outcome.value,
-        broken=_is_broken(candidate),
+        broken=bool(failed - _BY_CHANCE),
         reason=_first_sentence(candidate.reasons) or "no reason was given",
         speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
         differences=tuple(differences) if guarded else (),
@@ -142,18 +130,11 @@ def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
     )
 
 
-def _is_broken(candidate: CandidateVerdict) -> bool:
-    """Whether it failed by anything but quality and speed as measured, which chance moves."""
-    failed = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.FAIL}
-    return bool(failed - _BY_CHANCE)
-
-
 def _first_sentence(reasons: Sequence[Reason]) -> str:
     """The gravest reason for a line of a history; the verdict has all of it."""
     if not reasons:
         return ""
-    whole = reasons[0].sentence
-    first = re.split(r"(?<=[a-z)])[.:] ", whole, maxsplit=1)[0].rstrip(".")
+    first = re.split(r"(?<=[a-z)])[.:] ", reasons[0].sentence, maxsplit=1)[0].rstrip(".")
     return textwrap.shorten(first, _LONGEST_REASON, placeholder=" ...")
 
 
@@ -173,11 +154,10 @@ def _difference(judged: MetricJudgement) -> Difference:
 def _speed(judged: SpeedJudgement, confidence: float) -> Difference:
     """The speed-up's logarithm above what is required: it has no margin of its own."""
     required = judged.required_speedup or judged.min_speedup
-    quantile = NormalDist().inv_cdf(confidence)
     width = math.log(judged.speedup.estimate) - math.log(max(judged.speedup.lower, 1e-9))
     return Difference(
         metric=SPEED,
         difference=math.log(judged.speedup.estimate / required),
-        standard_error=width / quantile,
+        standard_error=width / NormalDist().inv_cdf(confidence),
         margin=0.0,
     )

@@ -1,4 +1,9 @@
-"""The last steps: the decided arm's model is registered, or the execution fails."""
+"""The last steps: the decided arm's model is registered, or the execution fails.
+
+What training jobs write expires. A registered model and its verdict do not: they lie in the
+workload's `models/` and `verdicts/`, which no lifecycle rule names. So `Package-ARM` copies the
+model there before `Register-ARM`, with the code that serves it.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +17,45 @@ from compilegate.document.expressions import (
     join,
     json_get,
     parameter,
-    step_property,
 )
-from compilegate.document.model import Branch, Dependency, Step
+from compilegate.document.model import Branch, Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.job.names import (
     BASELINE_ARM,
+    MODEL_ARCHIVE,
     MODEL_CARD_FILE,
     NO_ARM,
     NOTHING_NEW,
     STATISTICS_FILE,
+    VERDICT_FILE,
 )
-from compilegate.pipelines.requests.images import image_of
-from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.gate import STEP as GATE_STEP
-from compilegate.pipelines.steps.gate import VERDICT, Replicate, beside_the_verdict, verdict_uri
-from compilegate.pipelines.steps.packaging import (
-    inference_specification,
-    package_step,
-    serving_in_words,
+from compilegate.pipelines.deployment import object_name
+from compilegate.pipelines.images import image_of, serving_image
+from compilegate.pipelines.requests import Blueprint, Uri
+from compilegate.pipelines.steps.gate import (
+    PROGRAMS,
+    STEP,
+    VERDICT,
+    beside_the_verdict,
+    keep_step,
 )
-from compilegate.pipelines.steps.processing import output_uri
-from compilegate.pipelines.steps.registered import keep_step
-from compilegate.pipelines.steps.training import evidence_uri, model_uri
+from compilegate.pipelines.steps.processing import (
+    INPUT,
+    OUTPUT,
+    ProcessingJob,
+    output_uri,
+    processing_step,
+)
+from compilegate.pipelines.steps.training import Replicate, evidence_uri, job_name, model_uri
 from compilegate.workload.parameters import APPROVAL
 
-DECIDED = "decision.registers"
-"""Where verdict.json says what is registered (`compilegate.gate.decision` has the table)."""
+DECIDED = json_get(STEP, VERDICT.name, "decision.registers")
+"""What verdict.json registers (`compilegate.gate.decision` has the table)."""
+_MODEL = "model"
+_INSTANCES = {
+    "real-time": "SupportedRealtimeInferenceInstanceTypes",
+    "batch": "SupportedTransformInstanceTypes",
+}
 
 
 def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, Step]) -> list[Step]:
@@ -50,78 +67,76 @@ def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, S
     # The first replicate's model: the choice is made before anything is measured.
     seed = blueprint.workload.seeds[0]
     arms = [*blueprint.workload.candidates, BASELINE_ARM]
-    deciding = [
-        step
-        for arm in arms
-        for step in _choice(
-            arm,
-            {"Type": "Equals", "LeftValue": _decided(), "RightValue": arm},
-            _register_steps(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed),
-        )
-    ]
-    named = {"Type": "In", "QueryValue": _decided(), "Values": [*arms, NOTHING_NEW]}
-    none = {"Type": "Not", "Condition": named}
-    return [*deciding, *_choice(NO_ARM, none, [_fail_step(gate)])]
+    steps = []
+    for arm in arms:
+        condition = {"Type": "Equals", "LeftValue": DECIDED, "RightValue": arm}
+        step = trained[arm, seed]
+        package = package_step(blueprint, f"Package-{arm}", model_uri(step), job_name(step))
+        register = register_step(blueprint, gate, step, package, (arm, seed))
+        keep = keep_step(blueprint, f"Keep-{arm}", evidence_uri(step), register)
+        steps += branch(f"Decide-{arm}", condition, [package, register, keep])
+    known = {"Type": "In", "QueryValue": DECIDED, "Values": [*arms, NOTHING_NEW]}
+    unknown = {"Type": "Not", "Condition": known}
+    return [*steps, *branch(f"Decide-{NO_ARM}", unknown, [_fail_step(gate)])]
 
 
-def _choice(decided: str, condition: Mapping[str, Any], then: Sequence[Step]) -> list[Step]:
-    choice = Step(f"Decide-{decided}", CONDITION, {"Conditions": [condition]})
-    return [choice, *(replace(step, branch=Branch(choice.name, True)) for step in then)]
+def branch(name: str, condition: Mapping[str, Any], steps: Sequence[Step]) -> list[Step]:
+    """A condition step, and the steps that run where it holds."""
+    choice = Step(name, CONDITION, {"Conditions": [condition]})
+    return [choice, *(replace(step, branch=Branch(name, True)) for step in steps)]
 
 
 def _fail_step(gate: Step) -> Step:
     """Fails the execution with the place of the verdict.
 
     One `Std:Join` of texts and a step's property, which the SageMaker SDK's own tests show to be
-    filled in there (tests/integ/sagemaker/workflow/test_fail_steps.py); none says so of a join
-    within a join.
+    filled in there (tests/integ/sagemaker/workflow/test_fail_steps.py); none shows a join within a
+    join.
     """
-    words = (
+    reason = (
         "No candidate passed, and the baseline is not valid or may not replace the registered "
         "model, so no model was registered; the reasons are in "
     )
-    message = join("", [words, output_uri(gate), f"/{VERDICT.file_path}"])
+    message = join("", [reason, output_uri(gate), f"/{VERDICT_FILE}"])
     return Step("Fail-no-valid-arm", FAIL, {"ErrorMessage": message})
 
 
-def _decided() -> Expression:
-    return json_get(GATE_STEP, VERDICT.name, DECIDED)
-
-
-def _register_steps(
-    blueprint: Blueprint, gate: Step, step: Step, *, arm_name: str, seed: int
-) -> list[Step]:
-    """Puts the model that a training step left to where it stays, registers it there, and keeps its
-    evidence for the next execution."""
-    package = package_step(
-        blueprint,
-        f"Package-{arm_name}",
-        model=model_uri(step),
-        job=step_property(step.name, "TrainingJobName"),
+def package_step(blueprint: Blueprint, name: str, model: Uri, job: Expression) -> Step:
+    """Copies the model of a training job to a key of that job's, with the handler where the
+    workload has one. Cached: the same model with the same code is the same archive."""
+    code = blueprint.sources.serving_code
+    options = [] if code is None else ["--code", f"{INPUT}/serving/{object_name(code)}"]
+    packaging = ProcessingJob(
+        name=name,
+        description="The model that will be registered, where it stays",
+        module=f"{PROGRAMS}.package",
+        arguments=[f"{INPUT}/{_MODEL}", f"{OUTPUT}/{_MODEL}", *options],
+        inputs={_MODEL: model, **({} if code is None else {"serving": code})},
+        output=_MODEL,
+        destination=join("/", [blueprint.uri("models"), job, _MODEL]),
+        cached=True,
     )
-    register = register_step(blueprint, gate, step, package, arm_name=arm_name, seed=seed)
-    keep = keep_step(blueprint, f"Keep-{arm_name}", evidence_uri(step))
-    return [package, register, replace(keep, depends_on=(Dependency(register.name),))]
+    return processing_step(blueprint, packaging)
 
 
 def register_step(
-    blueprint: Blueprint, gate: Step, step: Step, package: Step, *, arm_name: str, seed: int
+    blueprint: Blueprint, gate: Step, step: Step, package: Step, replicate: Replicate
 ) -> Step:
-    """Registers the model of a training step, from where a packaging step put it."""
-    workload = blueprint.workload
-    declared = workload.arms[arm_name]
-    in_words = workload.kind.model_in_words(workload, arm_name, seed)
+    """Registers the model of a training step, from where a packaging step copied it."""
+    workload, (arm_name, seed) = blueprint.workload, replicate
+    arm = workload.arms[arm_name]
+    model = workload.kind.model_in_words(workload, arm_name, seed)
     return Step(
         f"Register-{arm_name}",
         REGISTER_MODEL,
         {
             "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
             "ModelPackageDescription": (
-                f"{workload.description.rstrip('.')}. {in_words} {serving_in_words(blueprint)}"
+                f"{workload.description.rstrip('.')}. {model} {serving_in_words(blueprint)}"
             ),
             "ModelApprovalStatus": parameter(APPROVAL),
             "InferenceSpecification": inference_specification(
-                blueprint, package, image_of(blueprint.deployment, declared)
+                blueprint, package, image_of(blueprint.deployment, arm)
             ),
             "ModelMetrics": {
                 "ModelQuality": {
@@ -134,12 +149,48 @@ def register_step(
             "CustomerMetadataProperties": {
                 "workload": workload.name,
                 "arm": arm_name,
-                "compiler": declared.compiler,
+                "compiler": arm.compiler,
                 "seed": str(seed),
-                "training_job": step_property(step.name, "TrainingJobName"),
-                "verdict": verdict_uri(gate),
+                "training_job": job_name(step),
+                "verdict": beside_the_verdict(gate, VERDICT_FILE),
                 "model_card": beside_the_verdict(gate, MODEL_CARD_FILE),
                 "execution": execution_variable("PipelineExecutionId"),
             },
         },
     )
+
+
+def inference_specification(blueprint: Blueprint, package: Step, trained_in: Uri) -> dict[str, Any]:
+    """How the registered model is served. Where the workload does not say, the image is the one
+    that trained the model, and there are no content types, since it holds no server."""
+    serving = blueprint.workload.serving
+    model = {"ModelDataUrl": join("/", [output_uri(package), MODEL_ARCHIVE])}
+    if serving is None:
+        return {"Containers": [{"Image": trained_in, **model}]}
+    container: dict[str, Any] = {
+        "Image": serving_image(blueprint.deployment, serving),
+        **model,
+        "Framework": "HUGGINGFACE" if serving.framework == "huggingface" else "PYTORCH",
+        "FrameworkVersion": serving.version,
+    }
+    if serving.handler is not None:
+        container["Environment"] = {
+            "SAGEMAKER_PROGRAM": serving.handler,
+            "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+            "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+            "SAGEMAKER_REGION": blueprint.deployment.region,
+        }
+    kinds = [_INSTANCES[serving.deploy]] if serving.deploy in _INSTANCES else []
+    return {
+        "Containers": [container],
+        "SupportedContentTypes": list(serving.content_types),
+        "SupportedResponseMIMETypes": list(serving.response_types),
+        **{kind: [serving.instance_type] for kind in kinds},
+    }
+
+
+def serving_in_words(blueprint: Blueprint) -> str:
+    """For whoever finds the model in the registry."""
+    if blueprint.workload.serving is None:
+        return "Cannot be served as it is: its workload has no [serving]."
+    return "Can be served."

@@ -21,7 +21,7 @@ from compilegate.account.settings import SETTINGS_FILE, read_settings
 from compilegate.account.settings.names import output_suffix
 from compilegate.account.settings.pins import LockError, read_pins
 from compilegate.cli import main
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.images import ImageFolder, image_folders
 from tests.account.command import compilegate, environment
 from tests.account.deployed import REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer

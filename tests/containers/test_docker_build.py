@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.pipelines.staging.source_tree import gate_tree
+from compilegate.pipelines.staging.source_trees import gate_tree
 from tests.containers.test_image_folders import pinned, requirements
 
 CONTAINERS = Path(__file__).parents[2] / "containers"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import image_folders
+from compilegate.pipelines.images import image_folders, lacking_images, regions
 from compilegate.workload import read_workload
 from tests.workload.settled import settled_arm
 

@@ -23,9 +23,8 @@ from compilegate.diagnose.jobs import (
 from compilegate.document.model import Definition, Step
 from compilegate.document.reading import read_definition
 from compilegate.job.names import PROFILE_VARIABLE
-from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.compilation import check_requests, compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
-from compilegate.pipelines.requests.checks import check_requests
 from compilegate.workload import read_workload
 from compilegate.workload.feasibility import findings
 

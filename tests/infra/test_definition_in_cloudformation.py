@@ -58,7 +58,7 @@ def test_text_that_looks_like_a_variable_stays_text() -> None:
     stack = Stack(App(), "Sub")
     token = completed_by_cloudformation(
         '{"Regex":"${HOME}","Role":"stand-in","Again":"stand-in"}',
-        stand_ins={"role_arn": "stand-in"},
+        placeholders={"role_arn": "stand-in"},
         values={"role_arn": stack.stack_id},
     )
     CfnOutput(stack, "Text", value=token)

@@ -39,9 +39,7 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
     from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
     from compilegate.account.session import StackOutputs  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
-    from compilegate.pipelines.requests.keys_network_tags import (  # noqa: PLC0415
-        training_network,
-    )
+    from compilegate.pipelines.requests import network_members  # noqa: PLC0415
 
     foundation, workload, network = (
         StackOutputs(stack, assembly.outputs(stack))
@@ -49,7 +47,7 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
     )
     names = Names(Settings.model_validate({"project": "walled", "network": {"create": True}}))
     tags = {"training": "1", "gate": "1"}
-    compiled = training_network(
+    compiled = network_members(
         target_deployment(foundation, workload, names, tags, REGION, network=network)
     )
     assert compiled["VpcConfig"] == {

@@ -23,7 +23,6 @@ from compilegate.job.compilers import declarations
 from compilegate.job.evidence import Evidence, Scalar
 from compilegate.job.machine.accelerators import (
     HOST,
-    Accelerators,
     Machine,
     describing,
     place_of,
@@ -32,8 +31,9 @@ from compilegate.job.machine.accelerators import (
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.names import EVALUATION_PLACES
 
+pytestmark = pytest.mark.slow
+
 INSTANCES = (*instances(), "ml.m5.xlarge", "ml.c6i.8xlarge")
-PRECISIONS = ("fp32", "bf16", "fp16")
 XLA_ON = {"cpu": "CPU", "gpu": "GPU", "neuron": "NEURON"}
 """What XLA calls its device on each kind of machine."""
 
@@ -43,10 +43,10 @@ class Launched:
     """How the processes of an arm are started: by a distribution of its compiler's."""
 
     instance_type: str
-    described: bool
+    described: bool = False
     """Whether it is a rehearsal on this machine, in a described one."""
-    world_size: int
-    precision: str
+    world_size: int = 1
+    precision: str = "fp32"
 
     @property
     def machine(self) -> Machine:
@@ -81,7 +81,9 @@ def place(compiler: str, launched: Launched) -> str:
 def honest(compiler: str, launched: Launched, evaluate_on: str) -> Evidence:
     """What a job writes of itself and of its machine."""
     computes = place(compiler, launched)
-    _have_threads(compiler, launched)
+    # SageMaker's launcher for XLA leaves each process all threads; torchrun shares them out.
+    shares = launched.world_size > 1 and "torchrun" in compilers()[compiler].distributions
+    torch.set_num_threads(1 if shares or processor_of(launched.instance_type) == "cpu" else 2)
     recipe: dict[str, Scalar] = {
         "batch_size": 8,
         "precision": launched.precision,
@@ -101,12 +103,6 @@ def honest(compiler: str, launched: Launched, evaluate_on: str) -> Evidence:
     )
 
 
-def _have_threads(compiler: str, launched: Launched) -> None:
-    """SageMaker's launcher for XLA leaves each process all threads; torchrun shares them out."""
-    shares = launched.world_size > 1 and "torchrun" in compilers()[compiler].distributions
-    torch.set_num_threads(1 if shares or processor_of(launched.instance_type) == "cpu" else 2)
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _threads_as_before() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -114,20 +110,21 @@ def _threads_as_before() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def undeclared(one: Evidence, other: Evidence, *declarations: ArmDeclaration) -> list[str]:
-    found = find_confounds([one], [other], declarations, 0.05)
+def undeclared(one: Evidence, other: Evidence, launched: Launched) -> list[str]:
+    """The confounds of two arms whose declarations differ in the compiler alone."""
+    declared = [
+        ArmDeclaration(
+            compiler=each.arm,
+            batch_size=8,
+            learning_rate=1e-3,
+            precision=launched.precision,
+            world_size=launched.world_size,
+            instance_type=launched.instance_type,
+        )
+        for each in (one, other)
+    ]
+    found = find_confounds([one], [other], declared, 0.05)
     return [each.name for each in found if not each.intended]
-
-
-def declared(compiler: str, launched: Launched) -> ArmDeclaration:
-    return ArmDeclaration(
-        compiler=compiler,
-        batch_size=8,
-        learning_rate=1e-3,
-        precision=launched.precision,
-        world_size=launched.world_size,
-        instance_type=launched.instance_type,
-    )
 
 
 machines = st.builds(
@@ -135,12 +132,11 @@ machines = st.builds(
     instance_type=st.sampled_from(INSTANCES),
     described=st.booleans(),
     world_size=st.sampled_from((1, 4, 8)),
-    precision=st.sampled_from(PRECISIONS),
+    precision=st.sampled_from(("fp32", "bf16", "fp16")),
 )
 arms = st.sampled_from(tuple(declarations()))
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(machines, arms, arms)
 def test_arms_that_differ_in_the_compiler_alone_have_no_undeclared_confound(
@@ -150,60 +146,38 @@ def test_arms_that_differ_in_the_compiler_alone_have_no_undeclared_confound(
     keeps = any(declarations()[each].keeps_accelerator for each in (baseline, candidate))
     evaluate_on = EVALUATION_PLACES[1 if keeps else 0]
     one, other = (honest(each, launched, evaluate_on) for each in (baseline, candidate))
-    assert undeclared(one, other, declared(baseline, launched), declared(candidate, launched)) == []
+    assert undeclared(one, other, launched) == []
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
-@given(machines, machines, arms)
+@given(machines, st.sampled_from(INSTANCES), arms)
 def test_evidence_from_two_machines_always_has_an_undeclared_confound(
-    here: Launched, there: Launched, compiler: str
+    here: Launched, other: str, compiler: str
 ) -> None:
     """The workload declares one instance type, and the jobs ran on two."""
-    there = dataclasses.replace(
-        there, precision=here.precision, world_size=here.world_size, described=here.described
-    )
-    assume(differ(here, there))
-    one, other = (honest(compiler, each, EVALUATION_PLACES[0]) for each in (here, there))
-    assert undeclared(one, other, declared(compiler, here), declared(compiler, here)) != []
+    there = dataclasses.replace(here, instance_type=other)
+    # Two descriptions may be of the same accelerators; two instance types are two machines.
+    alike = here.described and here.machine.accelerators == there.machine.accelerators
+    assume(here != there and not alike)
+    jobs = (honest(compiler, each, EVALUATION_PLACES[0]) for each in (here, there))
+    assert undeclared(*jobs, here) != []
 
 
-def differ(here: Launched, there: Launched) -> bool:
-    """Two descriptions may be of the same accelerators; two instance types are two machines."""
-    if here.described:
-        return here.machine.accelerators != there.machine.accelerators
-    return here.instance_type != there.instance_type
-
-
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(machines, arms)
 def test_a_rehearsal_never_passes_for_the_machine_itself(launched: Launched, arm: str) -> None:
-    real, rehearsed = (
+    jobs = (
         honest(arm, dataclasses.replace(launched, described=each), EVALUATION_PLACES[0])
         for each in (False, True)
     )
-    assert "described" in undeclared(real, rehearsed, *[declared(arm, launched)] * 2)
+    assert "described" in undeclared(*jobs, launched)
 
 
-@pytest.mark.parametrize("instance_type", instances())
-def test_a_description_says_all_that_the_catalog_knows(instance_type: str) -> None:
-    has = accelerators_of(instance_type)
-    assert isinstance(has, Accelerators)
-    assert read_description(describing(has)).accelerators == has
-
-
-def test_the_host_is_evaluated_on_by_declaration_and_a_difference_is_a_confound() -> None:
-    launched = Launched("ml.p3.2xlarge", False, 1, "fp32")
-    one, other = (honest("eager", launched, each) for each in EVALUATION_PLACES)
-    both = declared("eager", launched)
-    assert undeclared(one, other, both, both) == ["evaluated_on"]
-
-
-def test_a_compiler_that_fell_back_to_the_host_is_a_confound_beside_one_that_did_not() -> None:
-    launched = Launched("ml.p3.2xlarge", False, 1, "fp32")
-    both = declared("training-compiler", launched)
+def test_an_evaluation_on_the_host_or_a_fall_back_to_it_is_a_confound() -> None:
+    launched = Launched("ml.p3.2xlarge")
+    jobs = (honest("eager", launched, each) for each in EVALUATION_PLACES)
+    assert undeclared(*jobs, launched) == ["evaluated_on"]
     sound = honest("training-compiler", launched, "host")
     fallen = place_of("xla", launched.machine, hardware="CPU")
-    recipe = {**sound.recipe, "device": fallen}
-    assert undeclared(sound, dataclasses.replace(sound, recipe=recipe), both, both) == ["device"]
+    other = dataclasses.replace(sound, recipe={**sound.recipe, "device": fallen})
+    assert undeclared(sound, other, launched) == ["device"]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.compilation import InvalidRequestError, compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
-from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.file import Cache, Posture, Schedule
 

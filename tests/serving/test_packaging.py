@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.pipelines.programs.package import main, package
+from compilegate.pipelines.programs.package import main
 
 NAMES = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8})?", fullmatch=True)
 
@@ -44,7 +44,8 @@ def test_the_code_lies_beside_the_model_which_stays_as_it_was(
 ) -> None:
     folder = tmp_path_factory.mktemp("package")
     archive(folder / "in" / "model.tar.gz", model)
-    package(folder / "in", folder / "out", archive(folder / "code.tgz", code))
+    handler = archive(folder / "code.tgz", code)
+    assert main([str(folder / "in"), str(folder / "out"), f"--code={handler}"]) == 0
     kept = {name: each for name, each in model.items() if not f"{name}/".startswith("code/")}
     beside = {f"code/{name}": each for name, each in code.items()}
     assert contents(folder / "out" / "model.tar.gz") == kept | beside

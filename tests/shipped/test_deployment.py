@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from compilegate.account.settings.pins import write_pins
-from compilegate.pipelines.staging import image_folders
+from compilegate.pipelines.images import image_folders
 from tests.aws_server.client import REGION, AwsServer, running_server
 from tests.mission.golden import KEY, compare
 from tests.shipped.clone import ROOT, WORKLOADS, Place, clone_at

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compilegate.gate.settings import Padding
 from compilegate.job.names import PADDINGS
-from compilegate.pipelines.staging.experiment import experiment_of
+from compilegate.pipelines.staging.placement import experiment_of
 from compilegate.workload import Arm, Workload
 from compilegate.workload.file import STACKS, ArmTable
 from compilegate.workload.settled import ScaledRate, ScalingRule

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compilegate.pipelines.staging.experiment import experiment_of
+from compilegate.pipelines.staging.placement import experiment_of
 from compilegate.workload import (
     FolderData,
     OwnProgram,

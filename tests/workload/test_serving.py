@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from compilegate.datasets import raw_data
-from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.compilation import InvalidRequestError, compile_definition
 from compilegate.pipelines.deployment import local_deployment
-from compilegate.pipelines.requests.checks import InvalidRequestError
-from compilegate.pipelines.staging import OwnCodeError, Placement, placement_of
+from compilegate.pipelines.staging.placement import Placement, placement_of
+from compilegate.pipelines.staging.source_trees import OwnCodeError
 from compilegate.workload import Workload
 from tests.workload.settled import workload_with
 

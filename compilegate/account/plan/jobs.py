@@ -15,7 +15,7 @@ import botocore.session
 from compilegate.document.model import Definition, Scalar, Step, parameter_values
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.errors import CompilegateError
-from compilegate.pipelines.requests.keys_network_tags import volume_key_faults
+from compilegate.pipelines.requests import volume_key_faults
 
 
 class PlanError(CompilegateError):

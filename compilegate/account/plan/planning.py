@@ -27,7 +27,7 @@ from compilegate.account.settings.declaration import Network
 from compilegate.account.settings.names import output_suffix
 from compilegate.account.settings.reading import network_of
 from compilegate.document.reading import read_definition
-from compilegate.pipelines.deployment import Deployment, MadeNetwork, Sources, object_name
+from compilegate.pipelines.deployment import Deployment, ProjectNetwork, Sources, object_name
 from compilegate.workload import Workload
 
 NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
@@ -158,7 +158,7 @@ def target_deployment(
     }
     made = None
     if network is not None:
-        made = MadeNetwork(
+        made = ProjectNetwork(
             subnets=network["SubnetIds"].split(","), security_group=network["SecurityGroupId"]
         )
     return Deployment(

@@ -17,7 +17,7 @@ from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.pins import read_pins
 from compilegate.declaration_errors import parse_toml, validate
 from compilegate.errors import CompilegateError
-from compilegate.pipelines.deployment import MadeNetwork, Network
+from compilegate.pipelines.deployment import Network, ProjectNetwork
 
 SETTINGS_FILE = Path("infra") / "settings.toml"
 """Where a project keeps its settings."""
@@ -145,7 +145,7 @@ def _settled(name: str, merged: Mapping[str, Table]) -> Table:
     return table
 
 
-def network_of(settings: Settings, made: MadeNetwork | None = None) -> Network | None:
+def network_of(settings: Settings, made: ProjectNetwork | None = None) -> Network | None:
     """Where a deployment's jobs run; None for SageMaker's own network, open to the internet.
 
     `made` is the VPC that `network.create` has made, or what stands for it; without one its jobs

@@ -33,8 +33,7 @@ from compilegate.cli.places import Account, open_account
 from compilegate.cli.printing import RefusalError, announce, print_json, print_table, show_error
 from compilegate.cli.progress import StepLines
 from compilegate.execution import exit_codes
-from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.staging import ImageFolder
+from compilegate.pipelines.images import ImageFolder, used_images
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 

@@ -21,16 +21,17 @@ from compilegate.account.plan.planning import Plan, make_plan, target_deployment
 from compilegate.account.plan.quotas import QuotaAnswer, QuotaError, check_quotas, read_quotas
 from compilegate.account.session import StackOutputs, read_outputs
 from compilegate.cli import options
-from compilegate.cli.definitions import compiled, image_bases, project_images, refuse_infeasible
+from compilegate.cli.definitions import image_bases, project_images, refuse_infeasible
 from compilegate.cli.options import Project, one_of, pass_project
 from compilegate.cli.places import Account, open_account
 from compilegate.cli.printing import aligned, announce
 from compilegate.datasets import raw_data
 from compilegate.document.reading import read_definition
 from compilegate.document.writing import compact
+from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources
-from compilegate.pipelines.requests.images import image_folders_of
-from compilegate.pipelines.staging import placement_of
+from compilegate.pipelines.images import image_folders_of
+from compilegate.pipelines.staging.placement import placement_of
 from compilegate.posture.contract import FUNCTION_KIND
 from compilegate.report import formats
 from compilegate.workload import Workload
@@ -93,7 +94,7 @@ def command(
     refuse_infeasible(declared, path, bases, region=region, instance_type=instance_type)
     announce(f"looking up where {declared.name} is deployed")
     deployment, sources = _target(account, declared, path, project)
-    definition = compact(compiled(declared, deployment, sources))
+    definition = compact(compile_definition(declared, deployment, sources))
     announce("reading the deployed definition and the account's quotas")
     plan = make_plan(
         account.session,

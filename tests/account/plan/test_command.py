@@ -45,7 +45,8 @@ def deployed_definition(project: Path) -> str:
     from compilegate.datasets import raw_data  # noqa: PLC0415
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
-    from compilegate.pipelines.staging import image_folders, placement_of  # noqa: PLC0415
+    from compilegate.pipelines.images import image_folders  # noqa: PLC0415
+    from compilegate.pipelines.staging.placement import placement_of  # noqa: PLC0415
     from compilegate.workload import read_workload  # noqa: PLC0415
 
     path = project / "workloads" / "topics.toml"

@@ -18,7 +18,7 @@ from moto.events.models import EventPattern
 
 from compilegate.account.settings import SETTINGS_FILE
 from compilegate.account.settings.pins import write_pins
-from compilegate.pipelines.staging import image_folders
+from compilegate.pipelines.images import image_folders
 from tests.aws_server.client import REGION, AwsServer
 
 REPOSITORY = Path(__file__).parents[3]

@@ -2,9 +2,9 @@
 
     python answers.py answers.json
 
-Writes, as JSON, the CreateTrainingJob request of each stack, and what the SDK refuses and why. No
-call leaves the machine. It is a program of its own because SDK 2 and 3 cannot share an environment:
-tests/pipelines/test_sdk_v2.py makes one with sagemaker 2.257.7 and runs it there.
+Writes, as JSON, the CreateTrainingJob request of each stack. No call leaves the machine. SDK 2 and
+3 cannot share an environment: run it in one with `sagemaker==2.257.7`, and in its variables
+AWS_DEFAULT_REGION=us-east-1 and any AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import botocore.client
 from sagemaker.huggingface import HuggingFace
 from sagemaker.huggingface import TrainingCompilerConfig as HuggingFaceCompiler
 from sagemaker.inputs import TrainingInput
-from sagemaker.instance_group import InstanceGroup
 from sagemaker.pytorch import PyTorch
 from sagemaker.pytorch import TrainingCompilerConfig as PyTorchCompiler
 from sagemaker.tensorflow import TensorFlow
@@ -70,11 +69,7 @@ def main(place: Path) -> None:
         for program in (PROGRAM, LAUNCHER):
             Path(program).parent.mkdir(parents=True, exist_ok=True)
             Path(program).write_text("")
-        answers = {
-            "sagemaker": version("sagemaker"),
-            "requests": requests(),
-            "refusals": refusals(),
-        }
+        answers = {"sagemaker": version("sagemaker"), "requests": requests()}
     # Not to standard output: the SDK prints there as well.
     place.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -105,7 +100,6 @@ def requests() -> dict[str, Any]:
 
 
 def request(stack: Any, debug: bool = False, **changes: Any) -> dict[str, Any]:
-
     job = estimator(stack, debug=debug, **changes)
     arguments = job.fit({"prepared": TrainingInput("s3://data/prepared")}, job_name="job")
     return json.loads(
@@ -117,82 +111,7 @@ def plain(value: Any) -> Any:
     return getattr(value, "expr", str(value))
 
 
-def refusals() -> dict[str, str | None]:
-    """What is asked for, and the SDK's sentence where it refuses that; null where it does not."""
-    native, tensorflow = STACKS[0], STACKS[5]
-    asked: dict[str, Any] = {
-        f"instance {name}": (native, {"instance_type": f"ml.{name}"})
-        for name in (
-            "p2.xlarge",
-            "p3.2xlarge",
-            "p3dn.24xlarge",
-            "p4d.24xlarge",
-            "p4de.24xlarge",
-            "p5.48xlarge",
-            "g4dn.xlarge",
-            "g5.xlarge",
-            "g6.xlarge",
-            "m5.xlarge",
-            "trn1.2xlarge",
-        )
-    }
-    asked.update(
-        {
-            "local": (native, {"instance_type": "local"}),
-            "local_gpu": (native, {"instance_type": "local_gpu"}),
-            "an image of one's own": (
-                native,
-                {"image_uri": "111122223333.dkr.ecr.us-east-1.amazonaws.com/own:1"},
-            ),
-            "smdistributed": (
-                native,
-                {
-                    "instance_type": "ml.p3dn.24xlarge",
-                    "distribution": {"smdistributed": {"dataparallel": {"enabled": True}}},
-                },
-            ),
-            "torchrun": (native, {"distribution": {"torch_distributed": {"enabled": True}}}),
-            "pytorchxla on PyTorch 1.10.2": (STACKS[3], {"distribution": XLA}),
-            "TensorFlow's several workers": (
-                tensorflow,
-                {"distribution": {"multi_worker_mirrored_strategy": {"enabled": True}}},
-            ),
-            "PyTorch 2.0.1": (("pytorch", "2.0.1", None, "py310"), {}),
-            "TensorFlow 2.12.0": (("tensorflow", "2.12.0", None, "py310"), {}),
-            "TensorFlow 2.8.0": (("tensorflow", "2.8.0", None, "py39"), {}),
-        }
-    )
-    found: dict[str, str | None] = {}
-    for name, (stack, changes) in asked.items():
-        try:
-            request(stack, **changes)
-        except Exception as error:  # noqa: BLE001  the answer, whatever it is
-            found[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-        else:
-            found[name] = None
-    found["instance groups"] = instance_groups(native)
-    return found
-
-
-def instance_groups(stack: Any) -> str | None:
-
-    try:
-        request(
-            stack,
-            instance_type=None,
-            instance_count=None,
-            instance_groups=[
-                InstanceGroup("a", "ml.p3.2xlarge", 1),
-                InstanceGroup("b", "ml.g5.xlarge", 1),
-            ],
-        )
-    except ValueError as error:
-        return f"ValueError: {' '.join(str(error).split())}"[:300]
-    return None
-
-
 def estimator(stack: Any, debug: bool, **changes: Any) -> Any:
-
     framework, number, transformers, python = stack
     options: dict[str, Any] = {
         "entry_point": PROGRAM,
