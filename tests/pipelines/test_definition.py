@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compilegate.job.launch.told import job_text, script_environment
 
 from compilegate.document.writing import compact
+from compilegate.job.launch.script_arguments import job_text, script_environment
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import (
     placeholders,
