@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from compilegate.cli import options
-from compilegate.cli.options import FOLDER, Project, pass_project, refuse_given
+from compilegate.cli.options import FILE, FOLDER, Project, pass_project, refuse_given
 from compilegate.cli.printing import RefusalError, announce, counted, found_in, print_or_write
 from compilegate.datasets import Declared, cache_folder, misfits, raw_data
 from compilegate.datasets.inspection import validation_rows
@@ -163,6 +164,8 @@ def compiled_here(project: Project, workload: Workload, path: Path) -> tuple[str
     help="With --account: write what the definition needs in S3 to FOLDER/BUCKET.",
 )
 @options.named_place
+@click.option("--settings", type=FILE, hidden=True)  # programs that compile for others use both
+@click.option("--containers", type=FOLDER, hidden=True)
 @pass_project
 def compile_command(
     project: Project,
@@ -170,6 +173,8 @@ def compile_command(
     *,
     output: Path | None,
     objects: Path | None,
+    settings: Path | None,
+    containers: Path | None,
     **place_options: str | None,
 ) -> None:
     """Print a workload's SageMaker pipeline definition.
@@ -185,6 +190,11 @@ def compile_command(
     """
     from compilegate.gate.forecast import never_passing  # noqa: PLC0415  scipy takes time
 
+    project = replace(
+        project,
+        settings_file=settings or project.settings_file,
+        containers=containers or project.containers,
+    )
     declared, path = project.load(workload)
     bases = image_bases(project)
     if place_options["account"] is None:

@@ -65,6 +65,11 @@ class _Root(LazyGroup):
         ctx.meta[ARGUMENTS] = tuple(args)
         return super().parse_args(ctx, _root_options_first(args))
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "compile":  # the name of `pipeline compile` that other tools use
+            return pipeline.get_command(ctx, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

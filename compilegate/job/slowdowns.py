@@ -9,12 +9,12 @@ import os
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Sequence
 
 from compilegate.job.evidence import Slowdown
 from compilegate.job.evidence.record import BREAKS, RECOMPILATIONS, SHAPES, SYNCHRONISATION
 from compilegate.job.evidence.record import MOST_PLACES as MOST_RECORDED
-from compilegate.job.profiling.record import Place
 
 _READERS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor after which the program knows its value, or its shape."""
@@ -28,6 +28,16 @@ FIRST_WATCHED, STEPS_WATCHED = 12, 3
 """After so many steps everything is compiled and probed; so many show what every step does."""
 CALLS_WATCHED = 64  # calls of each compiled function whose shapes are remembered
 MOST_STEADY_SHAPES = 4  # graphs that a compiler makes without much ado
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the program where a value was asked for, or torch left a graph or compiled one
+    anew."""
+
+    where: str  # ``train.py:42``
+    count: int
+    reason: str = ""
 
 
 def changing(shapes: Sequence[Any]) -> int:

@@ -19,10 +19,10 @@ TOP = {"pipelines", "training", "infra"}
 def index() -> list[tuple[str, str]]:
     """The lines of the tables: what is to be changed, and where."""
     text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text.partition("## To change X, open Y")[2].partition("\n## ")[0]
+    table = text.partition("## To change X, look at Y")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in row] for row in rows]
-    return [(row[0], " ".join(row[1:])) for row in cells if row[1] != "open first"]
+    return [(row[0], " ".join(row[1:])) for row in cells if row[1] != "look at"]
 
 
 def names_of(path: Path) -> set[str]:
@@ -60,7 +60,8 @@ def test_the_index_leads_to_what_is_there(change: str, places: str) -> None:
 
 def test_every_room_has_a_line_and_no_change_has_two() -> None:
     changes = [change for change, _ in index()]
-    assert len(set(changes)) == len(changes) >= 30
+    assert len(set(changes)) == len(changes)
+    assert 20 <= len(changes) <= 40
     text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rooms = text.partition("| room | question |")[2].partition("\n\n")[0]
     packages = {

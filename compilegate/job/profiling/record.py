@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compilegate.job.evidence.record import PaddingRecord
+from compilegate.job.slowdowns import Place
 
 PROFILE_SCHEMA = 4
 
@@ -47,16 +48,6 @@ class ProfiledTime:
     outside: float  # no operator ran for a millisecond or more, and no batch was waited for
     computing: float  # the rest in the forward and the backward pass, with no operator running
     update: float  # the same of the optimizer's step
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of the program where a value was asked for, or torch left a graph or compiled one
-    anew."""
-
-    where: str  # ``train.py:42``
-    count: int
-    reason: str = ""
 
 
 @dataclass(frozen=True)
