@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local.jobs.printed import LineReader, final_metrics
-from compilegate.local.jobs.process import children_of
 from compilegate.local.jobs.toolkit import command_line, toolkit_environment
 from tests.local.conftest import MODEL, Workbench, changed, failure_of, log_of
 
@@ -212,17 +209,6 @@ def test_what_keeps_a_job_from_its_program_or_its_input_is_named(bench: Workbenc
         told[f"evil-{index}"] = "source.tar.gz is refused"
     steps.append(changed(train, {"HyperParameters.sagemaker_program": '"other.py"'}))
     told["script"] = "sagemaker_program 'other.py' is not in the source archive"
-    manifests = {
-        "no JSON": "is not a JSON list of",
-        "[1]": "is not a JSON list of",
-        '[{"prefix": "s3://bucket/"}]': "names no objects",
-        '[{"prefix": "s3://bucket/"}, "gone"]': "s3://bucket/gone, which the manifest",
-    }
-    for index, (content, reason) in enumerate(manifests.items()):
-        uri = bench.put(f"s3://bucket/manifests/{index}", content)
-        members = {f"{CHANNEL}.S3Uri": uri, f"{CHANNEL}.S3DataType": "ManifestFile"}
-        steps.append(changed(train, members))
-        told[f"manifest-{index}"] = reason
     absent = changed(
         bench.processing("job"), {"AppSpecification.ContainerEntrypoint": ["/opt/program/none"]}
     )
@@ -234,7 +220,7 @@ def test_what_keeps_a_job_from_its_program_or_its_input_is_named(bench: Workbenc
     assert not list(result.folder.rglob("evil.py"))
 
 
-def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbench) -> None:
+def test_inputs_are_prefixes_and_what_earlier_steps_made(bench: Workbench) -> None:
     """The store's large files are shared with a job, which may not write into them."""
     make = """
         open("/opt/ml/processing/data/new", "w").write("here")
@@ -247,14 +233,6 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
         open(path, "a").write("y")
     """
     listed = "import os; print(sorted(os.listdir('/opt/ml/processing/in')))"
-    entries: list[Any] = [{"prefix": "s3://bucket/data/"}, "a/1", "3"]
-    for key in ("a/1", "2", "3"):
-        bench.put(f"s3://bucket/data/{key}", key)
-    manifest = bench.training(
-        "manifest",
-        "import os; print(sorted(os.listdir(os.environ['SM_CHANNEL_DATA'])))",
-        channels={"data": bench.put("s3://bucket/manifest", json.dumps(entries))},
-    )
     result = bench.run_each(
         bench.processing("make", make, outputs=["data"]),
         *(
@@ -265,56 +243,37 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
                 ("spoil", spoil, "data", "make/data"),
             )
         ),
-        changed(manifest, {f"{CHANNEL}.S3DataType": "ManifestFile"}),
     )
     assert log_of(result, "folder") == "here\n"
     assert log_of(result, "beginning") == "['data']\n"
-    assert log_of(result, "manifest") == "['3', 'a']\n"
     assert "wrote to its input" in failure_of(result, "spoil")
 
 
-def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in children_of(os.getpid())
-        assert os.getpid() not in children_of(os.getpid())
-        child.kill()
-
-
-def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any, list[str]]:
+def read(folder: Path, text: str, **patterns: str) -> tuple[dict[str, float], list[str]]:
     log, said = folder / "log.txt", []
     log.write_text(text)
-    found = final_metrics(patterns, log, [(0, 100.0)], lambda: any(given_up), said.append)
-    return found, said
+    found = final_metrics(patterns, log, said.append)
+    return {each["MetricName"]: each["Value"] for each in found}, said
 
 
-def test_the_last_number_of_each_metric_counts(tmp_path: Path) -> None:
+def test_the_last_number_of_each_metric_counts_wherever_a_log_is_divided(tmp_path: Path) -> None:
     found, _ = read(
         tmp_path, "loss=3\rloss=2\nloss=nan\nacc: 0.5\nacc: x\n", acc="acc: (.+)", loss="loss=(.+)"
     )
-    assert found == [{"MetricName": "acc", "Value": 0.5, "Timestamp": 100.0}]
-
-
-@pytest.mark.slow
-def test_an_expression_that_backtracks_is_given_up_and_told(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)")
-    assert [metric["Value"] for metric in found] == [2.0]
-    (sentence,) = said
-    assert "metric bad has no value" in sentence
-
-
-def test_an_expression_that_backtracks_does_not_outlive_its_execution(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\n", True, bad="(a|a)*c|(a|aa)+$")
-    assert found is None
-    assert said == []
-
-
-def test_values_count_wherever_a_log_is_divided(tmp_path: Path) -> None:
+    assert found == {"acc": 0.5}
     line = "x" * 999 + "\n"
     text = f"first=1\n{line * 200}bar=1\r{'.' * 200_000}\rbar=2\rlast=3"
     found, _ = read(tmp_path, text, first="first=(.+)", bar="bar=(.+)", last="last=(.+)")
-    assert {each["MetricName"]: each["Value"] for each in found} == {"first": 1.0, "last": 3.0}
+    assert found == {"first": 1.0, "last": 3.0}
     found, _ = read(tmp_path, f"a=1\n{line * 200}a=2\n{line}", a="^a=(.+)$", none="none=(.+)")
-    assert [each["Value"] for each in found] == [2.0]
+    assert found == {"a": 2.0}
+
+
+def test_an_expression_that_backtracks_is_given_up_and_told(tmp_path: Path) -> None:
+    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)")
+    assert found == {"loss": 2.0}
+    (sentence,) = said
+    assert "metric bad has no value" in sentence
 
 
 def test_lines_are_what_a_terminal_would_show() -> None:

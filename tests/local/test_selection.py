@@ -12,14 +12,10 @@ from click.testing import CliRunner, Result
 from compilegate.cli import main
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import (
-    LocalExecutor,
-    RefusedDefinitionError,
-    Selection,
-    explanation_lines,
     list_executions,
     list_groups,
 )
-from tests.local.conftest import HERE, Json, Workbench, failure_of, statuses
+from tests.local.conftest import Json, Workbench, failure_of, statuses
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +83,7 @@ def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Workbench) 
         bench.processing("aside"),
         FOREIGN,
         bench.processing("third", DependsOn=["second"]),
-        selection=Selection(until=("second",)),
+        until=("second",),
         commands={"first": "true", "second": "true"},
     )
     ran = [name for name, status in statuses(result).items() if status == "Succeeded"]
@@ -97,10 +93,10 @@ def test_until_carries_out_what_a_step_needs_and_nothing_else(bench: Workbench) 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"selection": Selection(until=("b",))}, "--until: 'b' is not a step of this definition"),
-        ({"selection": Selection(until=("no",), skip=("no",))}, "--until and --skip both name no"),
+        ({"until": ("b",)}, "--until: 'b' is not a step of this definition"),
+        ({"until": ("no",), "skip": ("no",)}, "--until and --skip both name no"),
         (
-            {"selection": Selection(until=("inside",), skip=("deploy",))},
+            {"until": ("inside",), "skip": ("deploy",)},
             "--until inside: that step is left out: it is",
         ),
         ({"commands": {"b": "true"}}, "--command: 'b' is not a step"),
@@ -157,29 +153,6 @@ def test_a_command_that_does_not_answer_fails_its_step(bench: Workbench) -> None
         assert sentence in failure_of(result, name)
 
 
-def test_an_image_that_only_a_step_would_name_is_refused(bench: Workbench) -> None:
-    train = bench.training("train")
-    train["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = {"Get": "Steps.deploy.Image"}
-    (found,) = bench.refused(FOREIGN, train, commands={"deploy": "true"})
-    assert "the image Steps.deploy.Image" in found
-    assert "--skip train" in found
-
-
-def test_what_a_command_says_of_outputs_may_have_any_form(bench: Workbench) -> None:
-    forms = [
-        '{"Outputs": [{"S3Output": {"S3Uri": "here"}}, "odd", {"S3Output": 3}]}',
-        '{"Outputs": 3}',
-        "[]",
-        '{"Outputs": {"out": {"OutputName": "out", "S3Output": {"S3Uri": "s3://b/eval"}}}}',
-    ]
-    bench.put("s3://b/eval/verdict.json", "{}")
-    commands = {
-        f"step-{i}": giving(f'{{"ProcessingOutputConfig": {it}}}') for i, it in enumerate(forms)
-    }
-    result = bench.succeed(*map(bench.processing, commands), commands=commands)
-    assert LocalExecutor(home=bench.home).fetch_verdict(result)
-
-
 def foreign_steps(bench: Workbench) -> list[Json]:
     said = {"Get": "Steps.check.Outcome"}
     return [
@@ -208,21 +181,4 @@ def test_explain_prints_the_text_that_was_kept_and_writes_nothing(bench: Workben
     assert chosen.exit_code == 0, chosen.output
     assert "left out: --skip" in chosen.output
     assert "the command true" in chosen.output
-    assert not bench.home.exists()
-
-
-def test_a_run_names_all_that_explain_names(bench: Workbench) -> None:
-    steps = foreign_steps(bench)
-    steps[1] = bench.processing("train", inputs={"x": "s3://bucket/absent"}, request={"Zoo": {}})
-    definition = bench.definition(*steps, parameters=[{"Name": "Missing", "Type": "String"}])
-    executor = LocalExecutor(home=bench.home, definition=definition, images=HERE)
-    explained = explanation_lines(executor.explain("tests", {}))
-    with pytest.raises(RefusedDefinitionError) as refused:
-        executor.start("tests", {})
-    assert len(refused.value.problems) == 5
-    assert sum("refused: " in line for line in explained) == 5
-    for problem in refused.value.problems:
-        start, _, rest = problem.partition(": ")
-        reason = rest if start in {"deploy", "train", "check", "beam"} else problem
-        assert any(line.endswith(f"refused: {reason}") for line in explained)
     assert not bench.home.exists()

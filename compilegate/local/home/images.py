@@ -50,9 +50,7 @@ class Environment:
 
     python: Path
     here: bool
-    """Whether it is the running interpreter's own."""
     interpreter: str
-    """Which Python it is."""
     requirements: Path | None = None
     """What the image asks for; None where nothing says what of its packages jobs need."""
 
@@ -118,7 +116,6 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
 
 
 def repository_name(image: str) -> str:
-    """The last part of an image URI's repository, without tag and digest."""
     return re.split(r"[:@]", image.rpartition("/")[2])[0]
 
 
@@ -210,7 +207,6 @@ def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str
 
 
 def _requirements(text: str) -> list[str]:
-    """The lines of a requirements.txt, without its comments."""
     lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 

@@ -30,8 +30,6 @@ _NOT_DESCRIBED = ("ClientToken", "Tags")
 
 @dataclass(frozen=True)
 class ModelPackage:
-    """One version of a group."""
-
     group: str
     version: int
     description: Mapping[str, Any]
@@ -47,7 +45,6 @@ class ModelPackage:
 
     @property
     def execution_id(self) -> str:
-        """The execution that registered it."""
         return str(self.description.get("Origin", {}).get("ExecutionId", ""))
 
 
