@@ -40,10 +40,8 @@ class CacheSlot:
     store: ObjectStore
 
     def find(self, policy: CachePolicy) -> CachedResult | None:
-        """The latest result, unless it is too old or its outputs are gone or changed.
-
-        A file that cannot be read is none.
-        """
+        """The latest result, unless it is too old or its outputs are gone or changed. A file that
+        cannot be read is none."""
         try:
             entry = json.loads(self.path.read_bytes())
             outputs = entry["outputs"]

@@ -326,7 +326,7 @@ class _Steps:
     def _function_faults(self, step: Step) -> Iterator[str]:
         arn = resolve(step.function, self.scope)
         if arn is None:
-            return  # reading has said what is wrong with it
+            return  # read_definition names what is wrong with it
         if not isinstance(arn, Unresolved):
             self.checked.handlers[step.name] = find_handler(arn, self.options.functions)
         elif _MISSING not in arn:
@@ -476,9 +476,7 @@ def _input_faults(
     places: Mapping[str, _Places], graph: StepGraph, store: ObjectStore, later: Collection[str]
 ) -> Iterator[str]:
     """One sentence for each object that is neither there nor made by a step that comes before.
-
-    `later` are places where a program puts objects while it runs, as the user says.
-    """
+    `later` are places where a program puts objects while it runs, as the user says."""
     for name, each in places.items():
         before = [places[other] for other in ancestors(graph, name) if other in places]
         for uri in dict.fromkeys(each.inputs):

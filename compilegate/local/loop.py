@@ -263,9 +263,7 @@ class _Loop:
 
     def _prepare(self, step: Step) -> bool:
         """Resolve a job step's request; True when the step cache has its result, which ends it.
-
-        Raises ExpressionError, StepError.
-        """
+        Raises ExpressionError, StepError."""
         name, run = step.name, self._run
         prepared = run.prepare(step, self._steps, self._environments, self._sandboxes)
         self._prepared[name] = prepared

@@ -79,10 +79,8 @@ class Options:
     """Between SIGTERM and SIGKILL when a job is stopped."""
 
     def write(self, folder: Path) -> None:
-        """Keep the options in an execution's folder.
-
-        A variable that has the shell's own value may be a secret: its digest alone is kept.
-        """
+        """Keep the options in an execution's folder. A variable that has the shell's own value may
+        be a secret: its digest alone is kept."""
         document = _document(self)
         for name, value in self.variables.items():
             if os.environ.get(name) == value:

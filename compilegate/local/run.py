@@ -272,10 +272,8 @@ def _job_name_member(step: Step) -> str:
 
 
 def _new_job_name(execution_id: str, step: Step) -> str:
-    """`pipelines-EXECUTION-STEP-SUFFIX`, at most 63 characters, unique.
-
-    A job name that the request gives in plain text replaces the first three parts.
-    """
+    """`pipelines-EXECUTION-STEP-SUFFIX`, at most 63 characters, unique. A job name that the request
+    gives in plain text replaces the first three parts."""
     wanted = step.arguments.get(_job_name_member(step))
     base = wanted if isinstance(wanted, str) else f"pipelines-{execution_id}-{step.name}"
     base = re.sub(r"[^A-Za-z0-9]+", "-", base).lstrip("-")

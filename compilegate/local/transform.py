@@ -58,7 +58,7 @@ def _container(reader: RequestReader) -> ModelContainer:
 
 
 def read_model(name: str, path: Path) -> Mapping[str, Any]:
-    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel. Raises
+    """A model that no step makes: a CreateModel request, or the answer of DescribeModel. Raises
     ExecutionError."""
     try:
         found = json.loads(path.read_bytes(), parse_constant=refuse_constant)

@@ -78,10 +78,8 @@ def algorithm_of(image: str) -> str | None:
 
 
 def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
-    """Regular expressions of the image's own metrics, by name.
-
-    The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
-    """
+    """Regular expressions of the image's own metrics, by name. The image prints `#011` for a tab,
+    as CloudWatch shows it; scripts print either."""
     power = hyperparameters.get("tweedie_variance_power", "1.5")
     wanted = _listed(hyperparameters.get("eval_metric", ""))
     return {

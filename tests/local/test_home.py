@@ -90,9 +90,9 @@ def test_without_permission_nothing_starts_and_the_folders_are_named(bench: Work
         folder.mkdir(parents=True)
     for folder in folders:
         folder.chmod(0o555)
-    told = refusal(bench, *run)
+    message = refusal(bench, *run)
     for folder in folders:
-        assert f"{folder.resolve()} cannot be written to" in told
+        assert f"{folder.resolve()} cannot be written to" in message
     assert list_executions(bench.home) == []
     bench.home.chmod(0o555)
     assert f"error: {bench.home.resolve()} cannot be written to" in refusal(bench, *run)
@@ -105,8 +105,8 @@ def test_a_training_whose_result_cannot_be_cached_is_not_lost(bench: Workbench) 
     folder.mkdir(parents=True)
     (folder / "train").write_text("a file where a folder must be")
     result = bench.succeed(bench.training("train", CacheConfig=CACHED))
-    told = [event.line for event in bench.events if isinstance(event, StepOutput)]
-    assert any("step cache" in line and str(folder / "train") in line for line in told)
+    lines = [event.line for event in bench.events if isinstance(event, StepOutput)]
+    assert any("step cache" in line and str(folder / "train") in line for line in lines)
     assert list_executions(bench.home) == [result]
 
 
@@ -160,13 +160,13 @@ def test_on_a_full_disk_the_path_the_space_and_the_line_to_go_on_are_told(
     )
     if done.returncode == 77:
         pytest.skip("a tmpfs cannot be mounted here")
-    told = (folder / "errors").read_text()
-    assert "status 3" in done.stdout, told
-    assert f"{bench.home}/registry/g/1.json" in told
-    assert re.search(r"2,0\d\d,\d\d\d bytes needed", told)
-    assert done.returncode == 0, done.stdout + told
+    errors = (folder / "errors").read_text()
+    assert "status 3" in done.stdout, errors
+    assert f"{bench.home}/registry/g/1.json" in errors
+    assert re.search(r"2,0\d\d,\d\d\d bytes needed", errors)
+    assert done.returncode == 0, done.stdout + errors
     assert done.stdout.count("fill  started") == 1
-    assert "Traceback" not in told
+    assert "Traceback" not in errors
 
 
 def test_what_jobs_unpacked_goes_when_the_execution_ends(bench: Workbench) -> None:

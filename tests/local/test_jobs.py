@@ -99,7 +99,7 @@ def test_a_training_job_gets_what_it_asks_and_leaves_what_it_made(
         ),
         bench.processing("gate", READ_MODEL, inputs={"model": MODEL}),
         bench.condition("low", bench.equals(loss, 0.25)),
-        bench.condition("told", bench.equals({"Get": "Steps.gate.ExitMessage"}, "all good")),
+        bench.condition("message", bench.equals({"Get": "Steps.gate.ExitMessage"}, "all good")),
         bench.processing(
             "reads",
             "import sys; print(*sys.argv[1:])",
@@ -141,7 +141,7 @@ def test_a_training_job_gets_what_it_asks_and_leaves_what_it_made(
     job = result.steps["train"].job_name
     assert log_of(result, "reads") == f"{job} ml.m5.xlarge 900 0.25\n"
     assert log_of(result, "by-itself") == "[]\n"
-    assert [result.steps[name].outcome for name in ("low", "told")] == [True, True]
+    assert [result.steps[name].outcome for name in ("low", "message")] == [True, True]
     metrics = result.steps["train"].properties["FinalMetricDataList"]
     assert [(it["MetricName"], it["Value"]) for it in metrics] == [("loss", 0.25)]
 
@@ -202,20 +202,20 @@ def evil(name: str) -> bytes:
 def test_what_keeps_a_job_from_its_program_or_its_input_is_named(bench: Workbench) -> None:
     train = bench.training("train", channels={"data": "s3://bucket/code"})
     submitted = "HyperParameters.sagemaker_submit_directory"
-    steps, told = [], {}
+    steps, reasons = [], {}
     for index, name in enumerate(["../evil.py", "/tmp/evil.py", "link/evil.py"]):
         uri = bench.put(f"s3://bucket/evil/{index}/source.tar.gz", evil(name))
         steps.append(changed(train, {submitted: json.dumps(uri)}))
-        told[f"evil-{index}"] = "source.tar.gz is refused"
+        reasons[f"evil-{index}"] = "source.tar.gz is refused"
     steps.append(changed(train, {"HyperParameters.sagemaker_program": '"other.py"'}))
-    told["script"] = "sagemaker_program 'other.py' is not in the source archive"
+    reasons["script"] = "sagemaker_program 'other.py' is not in the source archive"
     absent = changed(
         bench.processing("job"), {"AppSpecification.ContainerEntrypoint": ["/opt/program/none"]}
     )
-    told["program"] = "/opt/program/none"
-    named = [step | {"Name": name} for step, name in zip([*steps, absent], told, strict=True)]
+    reasons["program"] = "/opt/program/none"
+    named = [step | {"Name": name} for step, name in zip([*steps, absent], reasons, strict=True)]
     result = bench.run_each(*named)
-    for name, sentence in told.items():
+    for name, sentence in reasons.items():
         assert sentence in failure_of(result, name)
     assert not list(result.folder.rglob("evil.py"))
 
@@ -250,10 +250,10 @@ def test_inputs_are_prefixes_and_what_earlier_steps_made(bench: Workbench) -> No
 
 
 def read(folder: Path, text: str, **patterns: str) -> tuple[dict[str, float], list[str]]:
-    log, said = folder / "log.txt", []
+    log, sentences = folder / "log.txt", []
     log.write_text(text)
-    found = final_metrics(patterns, log, said.append)
-    return {each["MetricName"]: each["Value"] for each in found}, said
+    found = final_metrics(patterns, log, sentences.append)
+    return {each["MetricName"]: each["Value"] for each in found}, sentences
 
 
 def test_the_last_number_of_each_metric_counts_wherever_a_log_is_divided(tmp_path: Path) -> None:
@@ -270,9 +270,11 @@ def test_the_last_number_of_each_metric_counts_wherever_a_log_is_divided(tmp_pat
 
 
 def test_an_expression_that_backtracks_is_given_up_and_told(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)")
+    found, sentences = read(
+        tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)"
+    )
     assert found == {"loss": 2.0}
-    (sentence,) = said
+    (sentence,) = sentences
     assert "metric bad has no value" in sentence
 
 

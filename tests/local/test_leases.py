@@ -126,12 +126,12 @@ def test_more_cores_or_gpus_for_a_job_than_there_are_is_refused(bench: Workbench
 
 @pytest.mark.slow
 def test_a_second_run_says_for_which_execution_it_waits(bench: Workbench, tmp_path: Path) -> None:
-    """The first run's job ends when the second has said so."""
-    for name in ("started", "told"):
+    """The first run's job ends when the second has reported it."""
+    for name in ("started", "reported"):
         os.mkfifo(tmp_path / name)
     code = f"""
         open({str(tmp_path / "started")!r}, "w").write("x")
-        open({str(tmp_path / "told")!r}).read()
+        open({str(tmp_path / "reported")!r}).read()
     """
     runner = bench.start(bench.training("train", code), name="first")
     (tmp_path / "started").read_text()
@@ -141,7 +141,7 @@ def test_a_second_run_says_for_which_execution_it_waits(bench: Workbench, tmp_pa
     def listener(event: object) -> None:
         if isinstance(event, StepWaiting):
             if not waited:
-                (tmp_path / "told").write_text("x")
+                (tmp_path / "reported").write_text("x")
             waited.append(event)
 
     bench.succeed(
@@ -201,8 +201,8 @@ def test_jobs_on_gpus_share_none_and_other_jobs_see_none(bench: Workbench) -> No
     assert {it["order"] for it in takers} == {"PCI_BUS_ID"}  # numbers as nvidia-smi has them
     assert {(it["number"], it["gpus"]) for it in takers[:3]} <= {("1", "3"), ("1", "5")}
     assert_apart([it | {"gpus": it["gpus"].split(",")} for it in takers], "gpus")
-    told = {each.step: each.gpus for each in bench.events if isinstance(each, StepStarted)}
-    assert told == {
+    reported = {each.step: each.gpus for each in bench.events if isinstance(each, StepStarted)}
+    assert reported == {
         name: tuple(filter(None, each["gpus"].split(","))) for name, each in found.items()
     }
 

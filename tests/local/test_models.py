@@ -62,7 +62,7 @@ def scripted(bench: Workbench, name: str, code: str = CODE) -> Json:
     return bench.model(f"make-{name}", uri, SAGEMAKER_PROGRAM="inference.py", **folder)
 
 
-def asked(bench: Workbench, name: str) -> Json:
+def transform(bench: Workbench, name: str) -> Json:
     """A transform job for the model of that name."""
     bench.put("s3://bucket/in/part/rows.csv", "1,2\n3,4\n")
     bench.put("s3://bucket/lines/rows.jsonl", '{"x": 1}\n{"x": 2}\n')
@@ -112,16 +112,19 @@ CASES: dict[str, tuple[str, Json, Json, str]] = {
         {"TransformInput.SplitType": "None", "TransformOutput.AssembleWith": "None"},
         ANSWER,
     ),
-    # The images of PyTorch look for inference.py without being told.
+    # The images of PyTorch look for inference.py unless one is named.
     "pytorch": (CODE, {PROGRAM: "", "PrimaryContainer.Image": PYTORCH}, {}, ANSWER),
     "own-modules": (WITH_MODULES, {}, {}, ANSWER),
 }
 
 
 def test_a_model_answers_as_its_request_says(bench: Workbench) -> None:
-    steps = [changed(scripted(bench, "none"), {PROGRAM: ""}), asked(bench, "none")]
+    steps = [changed(scripted(bench, "none"), {PROGRAM: ""}), transform(bench, "none")]
     for name, (code, made, members, _) in CASES.items():
-        steps += [changed(scripted(bench, name, code), made), changed(asked(bench, name), members)]
+        steps += [
+            changed(scripted(bench, name, code), made),
+            changed(transform(bench, name), members),
+        ]
     result = bench.run_each(*steps)
     for name, (_, _, _, answer) in CASES.items():
         ((path, file),) = bench.store.objects(f"s3://bucket/out/{name}/")
@@ -135,7 +138,7 @@ def test_a_file_describes_a_model_that_no_step_makes(bench: Workbench, tmp_path:
     container = scripted(bench, "churn")["Arguments"]["PrimaryContainer"]
     described = {"ModelName": "whatever", "ModelArn": "arn", "PrimaryContainer": container}
     path = tmp_path / "model.json"
-    step = changed(asked(bench, "answer"), {"ModelName": {"Get": "Parameters.Model"}})
+    step = changed(transform(bench, "answer"), {"ModelName": {"Get": "Parameters.Model"}})
     declared = {"Name": "Model", "Type": "String", "DefaultValue": "churn-7"}
 
     def run() -> None:
@@ -152,13 +155,13 @@ def test_a_file_describes_a_model_that_no_step_makes(bench: Workbench, tmp_path:
 
 def test_a_file_that_describes_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
-    for text, told in {
+    for text, reason in {
         "": "cannot be read as JSON",
         "[]": r"holds \[\], expected an object such as",
         "{}": "a model needs PrimaryContainer or Containers",
     }.items():
         path.write_text(text)
-        with pytest.raises(ExecutionError, match=f"--model m: .*{told}"):
+        with pytest.raises(ExecutionError, match=f"--model m: .*{reason}"):
             read_model("m", path)
 
 
@@ -315,7 +318,7 @@ def test_what_a_built_in_algorithm_cannot_do_is_refused(bench: Workbench) -> Non
         train(bench, "linear", image=linear),
         *answer(bench, "linear-answer", linear, model_of("linear")),
     )
-    told = [fault.split(": ", 1) for fault in found]
+    faults_by_step = [fault.split(": ", 1) for fault in found]
     by_name = "the built-in algorithm linear-learner,"
     for step, parts in {
         "train": ["depth is not", "eta is 'fast'", "num_round is missing", RECORDS, RECORDS],
@@ -323,7 +326,7 @@ def test_what_a_built_in_algorithm_cannot_do_is_refused(bench: Workbench) -> Non
         "linear": [by_name],
         "linear-answer": [by_name],
     }.items():
-        faults = [fault for name, fault in told if name == step]
+        faults = [fault for name, fault in faults_by_step if name == step]
         assert len(faults) == len(parts)
         assert all(part in fault for part, fault in zip(parts, faults, strict=True)), faults
         assert by_name not in parts or "--skip" in faults[0]

@@ -117,7 +117,7 @@ s3.put_object(Bucket=sys.argv[2], Key="by/boto3.txt", Body=b"from a job")
 try:
     s3.put_object(Bucket="nobody-" + "named-it", Key="x", Body=b"")
 except s3.exceptions.NoSuchBucket as error:
-    print("told", error)
+    print("refused", error)
 for name in sorted(os.environ):
     if name.startswith(("AWS_", "MINE")):
         print(name, os.environ[name])
@@ -148,7 +148,7 @@ def test_a_job_reaches_the_store_by_boto3_and_no_account(
     assert bench.store.read("s3://made/by/boto3.txt") == b"from a job"
     assert "has no objects" in failure_of(result, "later")
     shown = dict(line.split(" ", 1) for line in log_of(result, "write").splitlines())
-    assert "the bucket nobody-named-it is missing" in shown["told"]
+    assert "the bucket nobody-named-it is missing" in shown["refused"]
     assert "real-account" not in shown.values()
     assert shown["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
     assert shown["AWS_EC2_METADATA_DISABLED"] == "true"

@@ -103,9 +103,9 @@ def test_declared_paths_may_be_anywhere_and_a_job_leaves_nothing_else(
     assert not file.exists()
     assert not list(result.folder.rglob(file.name))
     if rewriting:
-        (told,) = [event for event in bench.events if isinstance(event, PathsChosen)]
-        assert not told.own_root
-        assert f"share this machine's root, because {OWN_ROOT_VARIABLE} is 0: " in told.sentence
+        (chosen,) = [event for event in bench.events if isinstance(event, PathsChosen)]
+        assert not chosen.own_root
+        assert f"share this machine's root, because {OWN_ROOT_VARIABLE} is 0: " in chosen.sentence
 
 
 @pytest.mark.usefixtures("own_root")

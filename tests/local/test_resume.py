@@ -76,7 +76,7 @@ def steps_of(bench: Workbench, on_term: str) -> list[Json]:
 @pytest.fixture
 def interrupt(bench: Workbench) -> Iterator[Interrupt]:
     started: list[subprocess.Popen[str]] = []
-    for pipe in ("started", "asked"):
+    for pipe in ("started", "terminated"):
         os.mkfifo(bench.folder / pipe)
 
     def start(steps: list[Json], grace: float) -> Interruption:
@@ -103,7 +103,7 @@ def await_end(pid: int) -> None:
 
 def test_a_killed_runner_leaves_nothing_running(bench: Workbench, interrupt: Interrupt) -> None:
     """Its job ignores what asks it to end; until it is gone, nobody gets its cores."""
-    steps = steps_of(bench, "lambda *_: say('asked', 'x')")
+    steps = steps_of(bench, "lambda *_: say('terminated', 'x')")
     running = interrupt(steps, 60)
     (execution,) = list_executions(bench.home)
     assert execution.status is ExecutionStatus.EXECUTING
@@ -112,7 +112,7 @@ def test_a_killed_runner_leaves_nothing_running(bench: Workbench, interrupt: Int
 
     running.runner.kill()
     running.runner.wait()  # its jobs may end before the last of its threads has
-    assert (bench.folder / "asked").read_text() == "x"
+    assert (bench.folder / "terminated").read_text() == "x"
     cores = physical_cores(available_cpus())
     pool = core_pool(cores, bench.home / "locks" / "cores")
     assert pool.acquire(len(cores)) is None
@@ -146,9 +146,9 @@ def test_a_stopped_runner_stops_its_jobs(bench: Workbench, interrupt: Interrupt)
 
 
 def test_a_second_ctrl_c_kills_the_job(bench: Workbench, interrupt: Interrupt) -> None:
-    running = interrupt(steps_of(bench, "lambda *_: say('asked', 'x')"), 600)
+    running = interrupt(steps_of(bench, "lambda *_: say('terminated', 'x')"), 600)
     running.runner.send_signal(signal.SIGINT)
-    assert (bench.folder / "asked").read_text() == "x"
+    assert (bench.folder / "terminated").read_text() == "x"
     running.runner.send_signal(signal.SIGINT)
     output, _ = running.runner.communicate(timeout=MOST_SECONDS)
     first, again, end = output.splitlines()
@@ -171,14 +171,14 @@ def test_a_listener_that_fails_ends_the_run_and_its_jobs(bench: Workbench) -> No
     assert result.status is ExecutionStatus.STOPPED
 
 
-def test_what_cannot_be_resumed_is_told(bench: Workbench) -> None:
+def test_what_cannot_be_resumed_is_named(bench: Workbench) -> None:
     rate = [{"Name": "Rate", "Type": "Float", "DefaultValue": 0.5}]
     stop, decide = bench.fail("stop"), bench.condition("decide", bench.equals(1, 1))
     done = bench.run(decide).execution_id
     ends = bench.run(stop, parameters=rate).execution_id
     # It would read the same verdict and fail again, so it is not offered.
     assert latest_unfinished(bench.home, PIPELINE) is None
-    for steps, options, told in (
+    for steps, options, reason in (
         ([], {}, "a new execution needs a definition"),
         ([stop], {"resume": "nope"}, "there is no execution 'nope'"),
         ([bench.fail("other")], {"resume": ends}, "the definition is not the one"),
@@ -189,7 +189,7 @@ def test_what_cannot_be_resumed_is_told(bench: Workbench) -> None:
         ),
         ([decide], {"resume": done}, "nothing to resume"),
     ):
-        with pytest.raises(ExecutionError, match=told):
+        with pytest.raises(ExecutionError, match=reason):
             bench.run(*steps, **options)
 
 

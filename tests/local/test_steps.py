@@ -67,14 +67,14 @@ def test_steps_follow_their_dependencies_and_the_branches_that_are_taken(bench: 
         *("no", "never", "after-never", "rescue")
     }
     assert (result.steps["outer"].outcome, result.steps["inner"].outcome) == (True, False)
-    told = [it for it in bench.events if isinstance(it, StepStarted | StepEnded)]
+    events = [it for it in bench.events if isinstance(it, StepStarted | StepEnded)]
     # Jobs start in the order of the definition, one at a time.
-    assert [(it.step, type(it)) for it in told if it.step in jobs] == [
+    assert [(it.step, type(it)) for it in events if it.step in jobs] == [
         (name, kind) for name in jobs for kind in (StepStarted, StepEnded)
     ]
-    started = [it.step for it in told if isinstance(it, StepStarted)]
+    started = [it.step for it in events if isinstance(it, StepStarted)]
     assert started.index("first") < started.index("second") < started.index("last")
-    assert {it.step: it.status for it in told if isinstance(it, StepEnded)} == {
+    assert {it.step: it.status for it in events if isinstance(it, StepEnded)} == {
         name: it.status for name, it in result.steps.items() if name in started
     } | dict.fromkeys(("outer", "inner"), StepStatus.SUCCEEDED)
 
@@ -263,13 +263,13 @@ def test_a_function_runs_by_itself_and_a_later_step_reads_what_it_returned(
         open(event["pipe"]).read()
         return {"text": f"{beside.WORD} {event['who']} from {context.function_name}", "more": 1}
     """
-    said = {"Get": "Steps.greet.OutputParameters['text']"}
+    text = {"Get": "Steps.greet.OutputParameters['text']"}
     pipe = str(bench.folder / "met")
     result = bench.succeed(
         function("greet", who="anna", runner=os.getpid(), pipe=pipe),
         bench.processing("other"),
         bench.condition(
-            "is-it", bench.equals(said, "hello anna from greet"), otherwise=[bench.fail("no", said)]
+            "is-it", bench.equals(text, "hello anna from greet"), otherwise=[bench.fail("no", text)]
         ),
         functions=handled(bench, code, "handler"),
         commands={"other": f"echo x > {pipe}"},
@@ -280,7 +280,7 @@ def test_a_function_runs_by_itself_and_a_later_step_reads_what_it_returned(
 
 
 def test_a_function_that_does_not_keep_its_word_fails_its_step(bench: Workbench) -> None:
-    told = {
+    reasons = {
         "lambda_handler = lambda e, c: {}": "the function returned no text, but nothing",
         "lambda_handler = lambda e, c: {'text': 3}": "returned text = 3, declared as String",
         "lambda_handler = lambda e, c: 'hi'": "returned 'hi', expected an object with text",
@@ -291,11 +291,11 @@ def test_a_function_that_does_not_keep_its_word_fails_its_step(bench: Workbench)
         "def lambda_handler(e, c): import os; os._exit(3)": "ended with code 3",
         "def (": "SyntaxError",
     }
-    names = [f"f{index}" for index in range(len(told))]
-    sources = [source(bench, name, code) for name, code in zip(names, told, strict=True)]
+    names = [f"f{index}" for index in range(len(reasons))]
+    sources = [source(bench, name, code) for name, code in zip(names, reasons, strict=True)]
     steps = [function(name) for name in names]
     result = bench.run_each(*steps, functions=tuple(sources))
-    for name, sentence in zip(names, told.values(), strict=True):
+    for name, sentence in zip(names, reasons.values(), strict=True):
         assert sentence in failure_of(result, name)
 
 
@@ -309,9 +309,9 @@ def test_what_cannot_be_called_is_refused(bench: Workbench) -> None:
         "stands for absent.py, which is not a file": {"FunctionArn": "arn:absent"},
     }
     sources = (("*absent", parse_handler("absent.py")),)
-    for told, step in steps.items():
+    for reason, step in steps.items():
         found = bench.refused({**function("greet"), **step}, function("other"), functions=sources)
-        assert any(told in problem for problem in found), found
+        assert any(reason in problem for problem in found), found
 
 
 DEFINITION = Path(__file__).with_name("sdk_pipeline.json")

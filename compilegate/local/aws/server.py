@@ -97,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         self.server_port = self.server_address[1]
 
     def serve(self) -> None:
-        """Answer requests, asleep between them, until it is told to stop."""
+        """Answer requests, asleep between them, until `stopping`."""
         while not self.stopping:
             self.handle_request()
 
@@ -205,7 +205,7 @@ def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str]
 
 
 def _operation(headers: Mapping[str, str], content: bytes, method: str, path: str) -> str:
-    """What is called: each family of protocols says it elsewhere."""
+    """What is called: each family of protocols has it in another place."""
     target = headers.get("x-amz-target", "")
     if target:
         return target.rpartition(".")[2]

@@ -96,10 +96,8 @@ class UnbuiltEnvironment:
 
 
 def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnvironment:
-    """The environment for an image URI.
-
-    Raises ImageEnvironmentError, with the remedy, for an unknown one.
-    """
+    """The environment for an image URI. Raises ImageEnvironmentError, with the remedy, for an
+    unknown one."""
     for pattern, target in sources.patterns:
         if fnmatchcase(image, pattern):
             return _from_target(image, target)
@@ -226,7 +224,7 @@ def build_environment(
 ) -> Environment:
     """The virtual environment for a requirements.txt, built unless an earlier run has done so.
 
-    `on_building` is told the log's path before a build. A lock makes concurrent executions build
+    `on_building` gets the log's path before a build. A lock makes concurrent executions build
     it once. It is built in its final place, because a virtual environment's scripts name their
     own path; a marker written last tells a whole one from a piece.
     Raises ImageEnvironmentError with the log's path when pip fails.

@@ -7,7 +7,7 @@
                        jobs/JOB/         the jobs' sandboxes
                        alive.lock        locked as long as a runner works on the execution
 
-Every write is atomic, so whatever kills the runner, the files tell what had been finished.
+Every write is atomic, so whatever kills the runner, the files hold what had been finished.
 """
 
 from __future__ import annotations
@@ -105,10 +105,8 @@ class Journal:
         return StepResult(**raw)
 
     def drop_sandboxes(self) -> None:
-        """Remove what ended jobs leave but for their logs, code and messages.
-
-        Inputs, models and outputs lie in the object store, as far as the service would store them.
-        """
+        """Remove what ended jobs leave but for their logs, code and messages. Inputs, models and
+        outputs lie in the object store, as far as the service would store them."""
         for sandbox in self.jobs.glob("*/"):
             _drop_others(sandbox, sandbox)
 
@@ -190,10 +188,8 @@ def journal_of(home: Path, execution_id: str) -> Journal:
 
 
 def check_writable(home: Path) -> None:
-    """Raise ExecutionError where a folder of the home may not be written to.
-
-    It is for the start: a step may take hours to get as far as the cache or the registry.
-    """
+    """Raise ExecutionError where a folder of the home may not be written to. It is for the start: a
+    step may take hours to get as far as the cache or the registry."""
     folders = [home, *(home / name for name in _FOLDERS), *(home / "registry").glob("*")]
     faults = [
         f"{folder} cannot be written to: this user has no permission"

@@ -35,10 +35,8 @@ class ObjectStore:
     root: Path
 
     def path(self, uri: str) -> Path:
-        """The file or folder a URI stands for, existing or not.
-
-        Raises ObjectStoreError for anything but s3://BUCKET[/KEY] without `.` and `..` parts.
-        """
+        """The file or folder a URI stands for, existing or not. Raises ObjectStoreError for
+        anything but s3://BUCKET[/KEY] without `.` and `..` parts."""
         scheme, separator, rest = uri.partition("://")
         parts = rest.rstrip("/").split("/")
         if scheme != "s3" or not separator or not all(parts) or {".", ".."} & set(parts):
@@ -61,10 +59,8 @@ class ObjectStore:
             raise ObjectStoreError(f"{uri} cannot be read: put its files at {path}") from error
 
     def download(self, uri: str, folder: Path) -> list[Path]:
-        """Place all objects that the URI stands for into `folder`; return the files.
-
-        Raises ObjectStoreError when there is nothing at the URI.
-        """
+        """Place all objects that the URI stands for into `folder`; return the files. Raises
+        ObjectStoreError when there is nothing at the URI."""
         return [_place(file, folder / name) for file, name in self.objects(uri)]
 
     def objects(self, uri: str) -> list[tuple[Path, str]]:
@@ -168,9 +164,7 @@ def _link(source: Path, target: Path, *, may_protect: bool) -> bool:
 
 def place_data(store: ObjectStore, uri: str, where: Path) -> int:
     """Let `where`, a file or a folder, stand for what lies at `uri`; returns how many files it has.
-
-    Raises ExecutionError when it has none, or when the store holds an object of its own there.
-    """
+    Raises ExecutionError when it has none, or when the store holds an object of its own there."""
     try:
         target = store.path(uri)
     except ObjectStoreError as error:

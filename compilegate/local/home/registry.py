@@ -59,10 +59,8 @@ class PackageRequest:
 
 
 def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
-    """Read a resolved request.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """Read a resolved request. Raises StepRequestError for what is missing, mistyped or
+    unsupported."""
     reader = RequestReader(raw)
     if reader.has("ModelPackageName"):
         raise StepRequestError(

@@ -194,11 +194,8 @@ class JobAttempt:
     def _command(
         self, python: Path, port: Lease[int], shown: Sequence[Path], shared: Sequence[Path] = ()
     ) -> JobCommand:
-        """The job's own command in this environment.
-
-        `shown` and `shared` are folders that it must find even where all around them is hidden,
-        and those that it may also write to.
-        """
+        """The job's own command in this environment. `shown` and `shared` are folders that it must
+        find even where all around them is hidden, and those that it may also write to."""
         job, sandbox = self.job, self.job.sandbox
         cores, gpus = len(self.cores.things), len(self.gpus.things)
         shared = (*shared, *shared_caches().values())

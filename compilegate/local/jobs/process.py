@@ -57,7 +57,7 @@ class Lifeline:
         self.heard = b""
 
     def listen(self, wakeup: int, seconds: float) -> None:
-        """Wait until something is said or a child has ended, at most so long."""
+        """Wait until a word comes or a child has ended, at most so long."""
         readable, _, _ = select.select([*self._descriptors, wakeup], [], [], seconds)
         if wakeup in readable:
             os.read(wakeup, 4096)

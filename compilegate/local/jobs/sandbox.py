@@ -91,10 +91,8 @@ class Sandbox:
         self._mapped = re.compile(rf"(?<![\w./\-])(?:{any_root})(?![\w.\-])")
 
     def path(self, where: str | PurePosixPath) -> Path:
-        """The folder or file here that a container path stands for.
-
-        Raises StepRequestError for a path that is relative or climbs with `..`.
-        """
+        """The folder or file here that a container path stands for. Raises StepRequestError for a
+        path that is relative or climbs with `..`."""
         return self.folder.joinpath(*container_path(where).parts[1:])
 
     def make(self, where: str | PurePosixPath) -> Path:
@@ -120,11 +118,8 @@ class Sandbox:
         return self._mapped.sub(lambda match: f"{self.alias.name}{match[0]}", text)
 
     def view(self, shown: Iterable[Path] = (), shared: Iterable[Path] = ()) -> View | None:
-        """The job's own root, if it has one.
-
-        `shown` are folders of this machine that it must find even where all around is hidden;
-        `shared` are those that it may also write to.
-        """
+        """The job's own root, if it has one. `shown` are folders of this machine that it must find
+        even where all around is hidden; `shared` are those that it may also write to."""
         if not self.own_root:
             return None
         hidden = {_TEMPORARY: self.temporary, _MORE_TEMPORARY: self.scratch / "more"}
