@@ -42,9 +42,7 @@ from compilegate.execution import exit_codes
 from compilegate.execution.result import ExecutionResult
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
-    FunctionSources,
     LocalExecutor,
-    Selection,
     execution_named,
     explanation_lines,
     latest_unfinished,
@@ -92,16 +90,15 @@ class RunOptions:
         return LocalExecutor(
             home=project.home,
             images=image_sources(project, self.images),
-            functions=FunctionSources(
-                patterns=(*functions, posture_function(project.home, fresh=self.no_cache))
-            ),
+            functions=(*functions, posture_function(project.home, fresh=self.no_cache)),
             given_models={name: read_model(name, Path(file)) for name, file in self.models.items()},
             commands=self.commands,
             variables=_job_variables(self.variables),
             shared=self.shared,
             later=[uri for uri, where in self.data.items() if explaining or where == LATER],
             definition=definition,
-            selection=Selection(until=self.until, skip=self.skip),
+            until=self.until,
+            skip=self.skip,
             use_cache=not self.no_cache,
             cores_per_job=self.cores_per_job,
             max_parallel_steps=self.max_parallel,
@@ -282,7 +279,7 @@ def explain_command(project: Project, definition: Path, **given: Any) -> None:
     executor = request.executor(project, _read_definition(definition), explaining=True)
     explanation = executor.explain(_pipeline_name(definition), request.parameters)
     click.echo("\n".join(explanation_lines(explanation)))
-    if not explanation.runs:
+    if explanation.faults:
         raise SystemExit(exit_codes.REFUSED)
 
 

@@ -17,6 +17,7 @@ folder too. What it cannot run it refuses by name before anything starts.
 before it; `jobs/` is a job and its process, `home/` what stays, `aws/` what a job finds of AWS.
 """
 
+from compilegate.local.checks import explanation_lines
 from compilegate.local.errors import (
     ExecutionError,
     ImageEnvironmentError,
@@ -24,15 +25,16 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
-from compilegate.local.explain import explanation_lines
-from compilegate.local.home.images import ImageSources, unmet_requirement
-from compilegate.local.home.journal import (
+from compilegate.local.home.executions import (
+    Pruned,
     execution_named,
     latest_unfinished,
     list_executions,
+    pack_execution,
+    prune,
 )
+from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.object_store import ObjectStore, place_data
-from compilegate.local.home.pruning import Pruned, prune
 from compilegate.local.home.registry import (
     ModelPackage,
     describe_package,
@@ -40,14 +42,11 @@ from compilegate.local.home.registry import (
     list_packages,
     set_approval,
 )
-from compilegate.local.jobs.calls import FunctionSources, Handler, parse_handler
-from compilegate.local.packing import pack_execution
-from compilegate.local.selection import Selection
+from compilegate.local.jobs.calls import Handler, parse_handler
 from compilegate.local.transform import read_model
 
 __all__ = [
     "ExecutionError",
-    "FunctionSources",
     "Handler",
     "ImageEnvironmentError",
     "ImageSources",
@@ -57,7 +56,6 @@ __all__ = [
     "Pruned",
     "RefusedDefinitionError",
     "RegistryError",
-    "Selection",
     "describe_package",
     "execution_named",
     "explanation_lines",

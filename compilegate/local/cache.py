@@ -40,23 +40,17 @@ class CacheSlot:
     store: ObjectStore
 
     def find(self, policy: CachePolicy) -> CachedResult | None:
-        """The latest result, unless it is too old or its outputs are gone or changed.
-
-        A file of another shape, as another version may have left it, is none.
-        """
+        """The latest result, unless it is too old or its outputs are gone or changed. A file that
+        cannot be read is none."""
         try:
             entry = json.loads(self.path.read_bytes())
             outputs = entry["outputs"]
             found = CachedResult(entry["job_name"], entry["execution_id"], entry["properties"])
             age = time.time() - float(entry["finished"])
-            if not (isinstance(found.job_name, str) and isinstance(found.execution_id, str)):
-                return None
-            if not (isinstance(found.properties, dict) and isinstance(outputs, dict)):
-                return None
             if policy.expire_after and age > policy.expire_after.total_seconds():
                 return None
             return found if self._outputs_unchanged(outputs) else None
-        except (OSError, ValueError, LookupError, TypeError, ObjectStoreError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ObjectStoreError):
             return None
 
     def _outputs_unchanged(self, outputs: Mapping[str, Any]) -> bool:
@@ -87,7 +81,6 @@ def cache_slot(
     request: Mapping[str, Any],
     environment_identity: str,
 ) -> CacheSlot:
-    """The slot for a step's resolved request."""
     members = {key: request.get(key) for key in STEP_TYPES[step_type].cache_key}
     digest = settings_digest(
         {"type": step_type, "request": members, "environment": environment_identity}

@@ -70,14 +70,15 @@ JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], Job]] = {
 """What reads the request of each type of step that runs a job; each raises StepRequestError."""
 Image = Environment | UnbuiltEnvironment
 
-_AWS_PROGRAMS = {
-    "smspark-submit": ("AWS's Spark images", "spark-submit ..."),
-    "amazon_sagemaker_scheduler": (
-        "AWS's SageMaker Distribution images",
-        "papermill INPUT.ipynb OUTPUT.ipynb",
-    ),
+_INLINE = {
+    CONDITION: "compared here",
+    FAIL: "ends the execution as failed",
+    MODEL: "kept with the execution, for Transform steps",
+    REGISTER_MODEL: "the registry of the home folder",
+    LAMBDA: "a function's file, which --function names",
 }
-"""Programs that only AWS's images have: which images, and an equivalent command."""
+"""What carries out a step that runs no job."""
+_INDENT = "    "
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
 _MISSING = "<parameter "
@@ -99,18 +100,10 @@ class Checked:
     faults: tuple[str, ...] = ()
     """Why it cannot run here; one that concerns a step begins with its name and a colon."""
     images: dict[str, Image] = field(default_factory=dict)
-    """Images by URI."""
     jobs: dict[str, Job] = field(default_factory=dict)
-    """Requests by step that runs a job."""
     handlers: dict[str, Handler] = field(default_factory=dict)
-    """Handlers by Lambda step."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Shell commands by the step that each stands for."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether it can start."""
-        return not self.faults
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,6 @@ class _Places:
     inputs: tuple[str, ...] = ()
     """The URIs of what must be there when it starts."""
     outputs: tuple[str, ...] = ()
-    """Prefixes of its results."""
     job: Job | None = None
 
 
@@ -142,7 +134,7 @@ def check(
     whole, unreadable = read_definition(text)
     if not whole.steps:
         return Checked(whole=whole, faults=tuple(unreadable))
-    left_out, faults = choose(whole, options.selection)
+    left_out, faults = choose(whole, options.until, options.skip)
     if faults:
         return Checked(whole=whole, faults=tuple(faults))
     definition, faults = read_definition(text, {*left_out, *commands})
@@ -209,9 +201,9 @@ def _with_step(step: Step, faults: Iterator[str]) -> Iterator[str]:
         yield f"{step.name}: {error}"
 
 
-def _remedy(step: str, command: str = "COMMAND") -> str:
+def _remedy(step: str) -> str:
     """What to do about a step that cannot run here."""
-    return f"replace it by a command (--command {step}={command}), or leave it out (--skip {step})"
+    return f"replace it by a command (--command {step}=COMMAND), or leave it out (--skip {step})"
 
 
 # The definition
@@ -334,7 +326,7 @@ class _Steps:
     def _function_faults(self, step: Step) -> Iterator[str]:
         arn = resolve(step.function, self.scope)
         if arn is None:
-            return  # reading has said what is wrong with it
+            return  # read_definition names what is wrong with it
         if not isinstance(arn, Unresolved):
             self.checked.handlers[step.name] = find_handler(arn, self.options.functions)
         elif _MISSING not in arn:
@@ -463,10 +455,7 @@ def _program_faults(step: Step, job: Job, image: Image) -> Iterator[str]:
     path = path if there is None else f"{there.parent}{os.pathsep}{path}"
     if program in PYTHON_NAMES or shutil.which(program, path=path) is not None:
         return
-    if program in _AWS_PROGRAMS:
-        images, command = _AWS_PROGRAMS[program]
-        yield f"only {images} have {program}; {_remedy(step.name, repr(command))}"
-    elif not folder and there is not None:
+    if not folder and there is not None:
         where = f"neither beside {there} nor on PATH"
         yield f"its program {program} is {where}: install it, or {_remedy(step.name)}"
 
@@ -487,9 +476,7 @@ def _input_faults(
     places: Mapping[str, _Places], graph: StepGraph, store: ObjectStore, later: Collection[str]
 ) -> Iterator[str]:
     """One sentence for each object that is neither there nor made by a step that comes before.
-
-    `later` are places where a program puts objects while it runs, as the user says.
-    """
+    `later` are places where a program puts objects while it runs, as the user says."""
     for name, each in places.items():
         before = [places[other] for other in ancestors(graph, name) if other in places]
         for uri in dict.fromkeys(each.inputs):
@@ -554,3 +541,65 @@ def _overlap(uri: str, prefix: str) -> bool:
 
 def _within(uri: str, prefix: str) -> bool:
     return f"{uri.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/")
+
+
+# The explanation: what each step would do
+
+
+def explanation_lines(checked: Checked) -> list[str]:
+    """Every step in definition order, those of a branch below its condition; then what is wrong
+    with no single step, and a sum."""
+    graph, lines = build_graph(checked.whole), []
+    refused: dict[str, list[str]] = {}
+    for fault in checked.faults:
+        name, colon, sentence = fault.partition(": ")
+        of_a_step = colon and name in graph.steps
+        refused.setdefault(name if of_a_step else "", []).append(sentence if of_a_step else fault)
+    general = refused.pop("", [])
+    depth: dict[str, int] = {}
+    for name, step in graph.steps.items():  # a branch's steps follow their condition
+        depth[name] = 0 if step.branch is None else depth.get(step.branch.condition, 0) + 1
+        faults = refused.get(name, [])
+        lines += [
+            _INDENT * depth[name] + line for line in _step_lines(step, graph, checked, faults)
+        ]
+    lines += [f"refused: {fault}" for fault in general]
+    count, left_out = len(graph.steps), len(checked.left_out)
+    parts = [
+        f"{count} step{'' if count == 1 else 's'}: {count - len(refused) - left_out} can run here"
+    ]
+    parts += [f"{left_out} left out"] if left_out else []
+    parts += [f"{len(refused)} refused"] if refused else []
+    return [*lines, "", ", ".join(parts)]
+
+
+def _step_lines(step: Step, graph: StepGraph, checked: Checked, faults: list[str]) -> Iterator[str]:
+    side = "" if step.branch is None else ("if: " if step.branch.taken_when else "else: ")
+    yield f"{side}{step.name} ({step.type})"
+    after = [each.step for each in graph.dependencies[step.name] if each.step in graph.steps]
+    if after:
+        yield f"{_INDENT}after   {', '.join(dict.fromkeys(after))}"
+    left_out = checked.left_out.get(step.name)
+    if left_out is not None:
+        yield f"{_INDENT}left out: {left_out}"
+    elif faults:
+        yield from (f"{_INDENT}refused: {fault}" for fault in faults)
+    else:
+        yield f"{_INDENT}by      {_by(step, checked)}"
+
+
+def _by(step: Step, checked: Checked) -> str:
+    """What carries a step out."""
+    if step.name in checked.commands:
+        return f"the command {checked.commands[step.name]}"
+    handler, job = checked.handlers.get(step.name), checked.jobs.get(step.name)
+    if handler is not None:
+        return f"{handler.function} of {handler.file}"
+    if job is None:
+        return _INLINE.get(step.type, "nothing here")
+    image = checked.images.get(job.image)
+    if image is None:
+        return "a process in its image's environment"
+    if isinstance(image, Environment):
+        return f"a process in {'this Python environment' if image.here else image.python}"
+    return f"a process in an environment to be made of {image.requirements} for {job.image}"

@@ -8,15 +8,13 @@ import secrets
 import shutil
 import string
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from compilegate.document.model import Scalar, parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import REGISTER_MODEL
-from compilegate.execution.events import Event
 from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
@@ -24,6 +22,7 @@ from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 from compilegate.local.checks import Checked
 from compilegate.local.errors import ExecutionError, ObjectStoreError
+from compilegate.local.home.executions import uris_in
 from compilegate.local.home.journal import (
     check_writable,
     journal_of,
@@ -40,10 +39,6 @@ from compilegate.local.selection import choose
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
 _ALPHABET = string.ascii_lowercase + string.digits
 _ENDED_WELL = {ExecutionStatus.SUCCEEDED, ExecutionStatus.COMPLETED_WITH_FAILURES}
-
-
-def ignore_events(_event: Event) -> None:
-    """A listener for callers who only want the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +103,7 @@ class LocalExecutor(Options):
             journal.write_execution(replace(again, steps=resumable_steps(result)))
         return reference
 
-    def follow(self, reference: str, listener: Listener = ignore_events) -> ExecutionResult:
+    def follow(self, reference: str, listener: Listener = lambda _event: None) -> ExecutionResult:
         """Carry the execution out in this process; the listener is called on the calling thread.
 
         Raises RefusedDefinitionError, ImageEnvironmentError when an environment cannot be built,
@@ -129,7 +124,8 @@ class LocalExecutor(Options):
         """The steps that an execution does not carry out by choice, and why."""
         journal = journal_of(self._home, reference)
         whole, _ = read_definition(journal.definition.read_bytes())
-        return choose(whole, self.as_started(journal.folder).selection)[0]
+        options = self.as_started(journal.folder)
+        return choose(whole, options.until, options.skip)[0]
 
     def explain(self, pipeline: str, parameters: Mapping[str, Scalar]) -> Checked:
         """What each step of the definition would do here; nothing is started or written."""
@@ -146,7 +142,8 @@ class LocalExecutor(Options):
     def fetch_verdict(self, result: ExecutionResult) -> bool:
         """Copy the gate's files beside the execution's other files, where one looks first."""
         store = ObjectStore(self._home / "s3")
-        for uri in (uri for step in result.steps.values() for uri in _output_uris(step.properties)):
+        outputs = [step.properties.get("ProcessingOutputConfig") for step in result.steps.values()]
+        for uri in uris_in(outputs):
             try:
                 folder = store.path(uri)
             except ObjectStoreError:
@@ -175,7 +172,6 @@ class LocalExecutor(Options):
         ]
 
     def when_stopped(self, result: ExecutionResult) -> str:
-        """How to go on."""
         return f"stopped ({result.failure}); the steps that have succeeded are kept"
 
     @property
@@ -198,16 +194,3 @@ def _same_json(left: bytes | str, right: bytes | str) -> bool:
         return bool(json.loads(left) == json.loads(right))
     except ValueError:
         return False
-
-
-def _output_uris(properties: Mapping[str, Any]) -> Iterator[str]:
-    """URIs of a step's outputs, which a command may write in any form."""
-    section = properties.get("ProcessingOutputConfig")
-    outputs = section.get("Outputs") if isinstance(section, Mapping) else None
-    if isinstance(outputs, Mapping):
-        outputs = list(outputs.values())
-    for output in outputs if isinstance(outputs, list) else ():
-        place = output.get("S3Output") if isinstance(output, Mapping) else None
-        uri = place.get("S3Uri") if isinstance(place, Mapping) else None
-        if isinstance(uri, str):
-            yield uri

@@ -13,13 +13,13 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from compilegate.document.expressions import ExpressionError
 from compilegate.document.model import Step
@@ -40,15 +40,15 @@ from compilegate.execution.events import (
 from compilegate.execution.result import ExecutionResult, StepFailure, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.aws.server import aws_endpoint
-from compilegate.local.aws.variables import JobVariables
 from compilegate.local.cache import CachedResult
-from compilegate.local.checks import is_called
+from compilegate.local.checks import Image, is_called
 from compilegate.local.errors import ImageEnvironmentError, StepError
 from compilegate.local.home.images import Environment, build_environment
 from compilegate.local.home.journal import resumable_steps
-from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
+from compilegate.local.jobs.attempt import AttemptResult, JobAttempt
+from compilegate.local.jobs.environment import JobVariables
 from compilegate.local.jobs.launcher import RunningJob
-from compilegate.local.jobs.leases import CoreLease, CorePool, GpuLease, GpuPool
+from compilegate.local.jobs.leases import Lease, core_pool, gpu_pool, gpu_variables
 from compilegate.local.jobs.sandbox import Sandboxes, choose_root, shared_folders
 from compilegate.local.progress import Progress, retry_wait
 from compilegate.local.run import INLINE_STEPS, LocalRun, Prepared
@@ -61,13 +61,9 @@ _MESSAGES_AT_ONCE = 1_000
 _MOST_WAITING = 10_000
 """Beyond so many unread messages, lines of jobs are only in their logs: a job that prints without
 end must neither fill the memory nor wait for a terminal."""
-_ABANDONED_SECONDS = 3600.0
-"""Nobody takes so long over one file: it is written or linked in one go."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Listener = Callable[[Event], None]
-_Work = Callable[[Callable[[str], None]], AttemptResult]
-"""What a thread does: it passes lines on."""
 
 
 def carry_out(run: LocalRun, on_event: Listener) -> ExecutionResult:
@@ -84,10 +80,8 @@ def carry_out(run: LocalRun, on_event: Listener) -> ExecutionResult:
         if not resumed:  # nothing has started, so there is nothing to keep
             shutil.rmtree(run.execution.folder)
         raise
-    if resumed:  # its writer may have been killed in the middle of a file
-        run.store.drop_abandoned(time.time() - _ABANDONED_SECONDS)
-    root = choose_root(run.home, run.options.own_root)
-    sandboxes = Sandboxes(run.journal.jobs, root, shared_folders(run.options.shared))
+    own_root, sentence = choose_root(run.home, run.options.own_root)
+    sandboxes = Sandboxes(run.journal.jobs, own_root, shared_folders(run.options.shared))
     # A bucket that a definition names exists on AWS, though nothing lies in it here.
     given = map(str, run.execution.parameters.values())
     named = " ".join([run.text.decode("utf-8", "replace"), *given])
@@ -95,22 +89,20 @@ def carry_out(run: LocalRun, on_event: Listener) -> ExecutionResult:
     with aws_endpoint(run.store, uploads, os.environ, named) as aws:
         variables = JobVariables(aws, run.options.variables)
         loop = _Loop(run, environments, sandboxes, variables, on_event)
-        ended = loop.run(resumed=resumed)
+        ended = loop.run(PathsChosen(own_root, sentence), resumed=resumed)
     run.journal.drop_sandboxes()
     return ended
 
 
 def _environments(run: LocalRun, on_event: Listener) -> dict[str, Environment]:
-    """Environments by image; missing ones are built."""
-    found = {}
-    for uri, image in run.checked.images.items():
+    def environment(uri: str, image: Image) -> Environment:
+        if isinstance(image, Environment):
+            return image
+        return build_environment(
+            image, run.home, lambda log: on_event(EnvironmentBuilding(uri, str(log)))
+        )
 
-        def report(log: Path, uri: str = uri) -> None:
-            on_event(EnvironmentBuilding(uri, str(log)))
-
-        is_there = isinstance(image, Environment)
-        found[uri] = image if is_there else build_environment(image, run.home, report)
-    return found
+    return {uri: environment(uri, image) for uri, image in run.checked.images.items()}
 
 
 @dataclass
@@ -119,19 +111,16 @@ class _Active:
 
     process: RunningJob
     job: Prepared | None
-    """The job; None for a call."""
+    """None for a call."""
     release: Callable[[], None]
     """Waits for the attempt's thread, and gives back what it held."""
-    started: float
-    """Monotonic time of the first attempt."""
-    failures: Counter[str]
+    started: float = field(default_factory=time.monotonic)
+    failures: Counter[str] = field(default_factory=Counter)
     retry_at: float | None = None
     """Monotonic time of the next attempt; None while one runs."""
 
 
 class _Loop:
-    """Starts what is ready, and writes down what ends."""
-
     def __init__(
         self,
         run: LocalRun,
@@ -143,7 +132,6 @@ class _Loop:
         locks, identifier = run.home / "locks", run.execution.execution_id
         self._run = run
         self._environments = environments
-        """Environments by image URI."""
         self._sandboxes = sandboxes
         self._variables = variables
         """What every job's environment has besides its own."""
@@ -157,8 +145,8 @@ class _Loop:
         }
         for name in run.checked.left_out:  # whoever reads the files sees it, whatever comes
             run.journal.write_step(self._steps[name])
-        self._cores = CorePool(run.cores, locks / "cores", identifier)
-        self._gpus = GpuPool(run.gpus, locks / "gpus", identifier)
+        self._cores = core_pool(run.cores, locks / "cores", identifier)
+        self._gpus = gpu_pool(run.gpus, locks / "gpus", identifier)
         # A SimpleQueue may be put to from a signal handler; that is what it is for.
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         """What other threads and signals want done on the deciding thread."""
@@ -170,11 +158,12 @@ class _Loop:
         self._waiting: set[str] = set()
         """The steps whose wait for another execution has been reported."""
 
-    def run(self, *, resumed: bool) -> ExecutionResult:
+    def run(self, root: PathsChosen, *, resumed: bool) -> ExecutionResult:
         """Run to the end; `resumed` where an earlier run has left results."""
         with _stop_signals(lambda name: self._inbox.put(partial(self._stop, name))):
             try:
                 self._report_start(resumed)
+                self._listener(root)
                 while self._advance():
                     self._receive()
             finally:
@@ -182,7 +171,7 @@ class _Loop:
         return self._finish()
 
     def _report_start(self, resumed: bool) -> None:
-        run, root, limit = self._run, self._sandboxes.root, self._run.max_parallel_steps
+        run, limit = self._run, self._run.max_parallel_steps
         at_once = max(1, len(run.cores) // run.cores_per_job)
         jobs = {
             name: step.status
@@ -199,16 +188,11 @@ class _Loop:
                 at_once if limit is None else min(limit, at_once),
             )
         )
-        self._listener(PathsChosen(root.own, root.sentence))
 
     # Deciding what happens next
 
     def _progress(self) -> Progress:
-        return Progress(
-            self._graph,
-            {name: step.status for name, step in self._steps.items()},
-            {n: s.outcome for n, s in self._steps.items() if s.outcome is not None},
-        )
+        return Progress(self._graph, self._steps)
 
     def _running(self) -> dict[str, _Active]:
         return {name: each for name, each in self._active.items() if each.retry_at is None}
@@ -254,7 +238,8 @@ class _Loop:
         try:
             if is_called(step, run.options.commands):
                 call, process = run.call(step, self._steps, self._variables), RunningJob()
-                self._launch(name, process, partial(call.run, process), call.log)
+                work = partial(call.run, process, self._printer(name))
+                self._launch(StepStarted(name, None, 0), process, work, call.log)
                 return True
             if step.type in INLINE_STEPS:
                 self._run_inline(step)
@@ -278,9 +263,7 @@ class _Loop:
 
     def _prepare(self, step: Step) -> bool:
         """Resolve a job step's request; True when the step cache has its result, which ends it.
-
-        Raises ExpressionError, StepError.
-        """
+        Raises ExpressionError, StepError."""
         name, run = step.name, self._run
         prepared = run.prepare(step, self._steps, self._environments, self._sandboxes)
         self._prepared[name] = prepared
@@ -302,91 +285,98 @@ class _Loop:
 
     def _start_job(self, name: str) -> None:
         """Start a job that is prepared, if cores and GPUs are free for it."""
-        job = self._prepared[name].job
+        run, prepared = self._run, self._prepared[name]
+        job = prepared.job
         if self._lacks_cores or (self._lacks_gpus and job.gpus):
             return
-        gpus = self._gpus.acquire(job.gpus)
+        gpus = self._gpus.acquire(job.gpus if run.gpus else 0)
         if gpus is None:
             self._lacks_gpus = True
             self._report_wait(name, "GPUs", self._gpus.refused_by)
             return
         exclusive = self._graph.steps[name].type == TRAINING
-        acquire = self._cores.acquire_exclusive if exclusive else self._cores.acquire_shared
-        cores = acquire(max(self._run.cores_per_job, min(job.processes, len(self._run.cores))))
+        count = max(run.cores_per_job, min(job.processes, len(run.cores)))
+        cores = self._cores.acquire(count, shared=not exclusive)
         if cores is None:
             gpus.release()
             self._lacks_cores = True
             self._report_wait(name, "cores", self._cores.refused_by)
             return
-        prepared, process = self._prepared.pop(name), RunningJob()
-        slot = JobSlot(
+        del self._prepared[name]
+        attempt = JobAttempt(
+            job=job,
             environment=prepared.environment,
             cores=cores,
             gpus=gpus,
-            running=process,
-            grace_seconds=self._run.options.grace_seconds,
-            home=self._run.home,
+            running=RunningJob(),
             variables=self._variables,
+            gpu_variables=gpu_variables(gpus.things) if run.gpus else {},
+            grace_seconds=run.options.grace_seconds,
+            home=run.home,
+            on_line=self._printer(name),
         )
-        work = partial(run_attempt, job, slot)
-        self._launch(name, process, work, job.sandbox.log, job=prepared, slot=slot)
+        started = StepStarted(name, job.name, 0, attempt.cpus, gpus=gpus.things)
+        held, process = (cores, gpus), attempt.running
+        self._launch(started, process, attempt.run, attempt.log, job=prepared, held=held)
 
-    def _report_wait(self, name: str, what: str, holders: frozenset[str]) -> None:
+    def _report_wait(self, name: str, what: str, holders: Collection[str]) -> None:
         """Report once for which other executions a step waits."""
         if holders and name not in self._waiting:
             self._waiting.add(name)
             self._listener(StepWaiting(name, what, tuple(sorted(holders))))
 
+    def _printer(self, name: str) -> Callable[[str], None]:
+        """Sends a line that a step prints to the deciding thread."""
+
+        def send(line: str) -> None:
+            if self._inbox.qsize() < _MOST_WAITING:
+                self._inbox.put(partial(self._listener, StepOutput(name, line)))
+
+        return send
+
     def _launch(
         self,
-        name: str,
+        started: StepStarted,
         process: RunningJob,
-        work: _Work,
+        work: Callable[[], AttemptResult],
         log: Path,
         *,
         job: Prepared | None = None,
-        slot: JobSlot | None = None,
+        held: Sequence[Lease[Any]] = (),
     ) -> None:
-        """Start an attempt on a thread of its own; a call has no `job` and no `slot`."""
-        thread = threading.Thread(target=self._attempt, args=(name, work))
-        cores = CoreLease((), ()) if slot is None else slot.cores
-        gpus = GpuLease((), (), {}) if slot is None else slot.gpus
+        """Start an attempt on a thread of its own, and report it."""
+        name = started.step
+
+        def attempt() -> None:
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001  raised again on the deciding thread
+                self._inbox.put(partial(_crash, error))
+            else:
+                self._inbox.put(partial(self._end_attempt, name, result))
+
+        thread = threading.Thread(target=attempt)
 
         def release() -> None:
             thread.join()
-            cores.release()
-            gpus.release()
+            for each in held:
+                each.release()
 
         thread.start()
-        earlier, before = self._active.get(name), self._steps[name]
-        started = time.monotonic() if earlier is None else earlier.started
-        failures: Counter[str] = Counter() if earlier is None else earlier.failures
-        self._active[name] = _Active(process, job, release, started, failures)
+        before = self._steps[name]
+        active = self._active.setdefault(name, _Active(process, job, release))
+        active.process, active.job, active.release, active.retry_at = process, job, release, None
         step = replace(
             before,
             status=StepStatus.EXECUTING,
             attempts=before.attempts + 1,
             started=before.started or time.time(),
-            job_name=None if job is None else job.job.name,
+            job_name=started.job_name,
             log=log,
             failure=None,
         )
         self._update(step)
-        self._listener(StepStarted(name, step.job_name, step.attempts, cores.cpus, gpus=gpus.names))
-
-    def _attempt(self, name: str, work: _Work) -> None:
-        """Run the attempt, on its own thread; send its output and its result."""
-
-        def show_line(line: str) -> None:
-            if self._inbox.qsize() < _MOST_WAITING:
-                self._inbox.put(partial(self._listener, StepOutput(name, line)))
-
-        try:
-            result = work(show_line)
-        except BaseException as error:  # noqa: BLE001  raised again on the deciding thread
-            self._inbox.put(partial(_crash, error))
-        else:
-            self._inbox.put(partial(self._end_attempt, name, result))
+        self._listener(replace(started, attempt=step.attempts))
 
     # Messages
 
@@ -467,10 +457,7 @@ class _Loop:
         if len(self._signals) > 1 and not again:
             return
         for active in running.values():
-            if again:
-                active.process.kill()
-            else:
-                active.process.stop()
+            active.process.stop(at_once=again)
         grace = 0.0 if again else self._run.options.grace_seconds
         if running or again:
             self._listener(StopRequested(signal_name, tuple(running), grace))

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from compilegate.job.files import settings_digest, write_json
 from compilegate.local.errors import ExecutionError
 from compilegate.local.home.images import HERE, ImageSources
-from compilegate.local.jobs.calls import FunctionSources, Handler
-from compilegate.local.selection import Selection
+from compilegate.local.jobs.calls import Handler
 
 DEFAULT_GRACE_SECONDS = 10.0
 Value = TypeVar("Value")
@@ -47,16 +46,17 @@ class Options:
     """What an execution runs with, from its start to its end."""
 
     images: ImageSources = field(default_factory=ImageSources)
-    """Which Python environments stand for the images."""
-    selection: Selection = field(default_factory=Selection)
-    """Which steps are carried out."""
-    functions: FunctionSources = field(default_factory=FunctionSources)
-    """Which files stand for the functions of Lambda steps."""
+    until: tuple[str, ...] = ()
+    """The steps that are carried out, with what they need; all of them without any."""
+    skip: tuple[str, ...] = ()
+    """The steps that are left out, with what reads them."""
+    functions: Sequence[tuple[str, Handler]] = ()
+    """Which handler stands for the Lambda functions whose ARN matches a pattern: the first that
+    does."""
     later: Collection[str] = ()
     """Places in S3 that programs write while they run; inputs from there may be missing at
     first."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What is passed to the environment of every job on purpose."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Shell commands by the step that each stands for."""
     given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -79,10 +79,8 @@ class Options:
     """Between SIGTERM and SIGKILL when a job is stopped."""
 
     def write(self, folder: Path) -> None:
-        """Keep the options in an execution's folder.
-
-        A variable that has the shell's own value may be a secret: its digest alone is kept.
-        """
+        """Keep the options in an execution's folder. A variable that has the shell's own value may
+        be a secret: its digest alone is kept."""
         document = _document(self)
         for name, value in self.variables.items():
             if os.environ.get(name) == value:
@@ -98,7 +96,6 @@ class Options:
         path, given, default = folder / _FILE, _document(self), _named(_document(Options()))
         try:
             stored = json.loads(path.read_bytes())
-            _follow_moves(given, stored)
             changed = _take_variables(self, stored["variables"], folder)
             before = _named(stored)
             others = [
@@ -107,7 +104,7 @@ class Options:
                 if value not in (default.get(name), before.get(name))
             ]
             if not others and not changed:
-                return _read(stored, _firsts(self.functions.patterns))
+                return _read(stored, _firsts(self.functions))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ExecutionError(f"{path} cannot be read: {error!r}") from error
         why = f"is not what execution {folder.name} was started with"
@@ -115,17 +112,6 @@ class Options:
             *(f"{each} {why}: leave it out, or start a new execution" for each in others),
             *(f"the shell's variable {each} {why}: set it again" for each in changed),
         )
-
-
-def _follow_moves(given: Mapping[str, Any], stored: dict[str, Any]) -> None:
-    """Take the given path of what is no longer where it was: the project has been moved."""
-    root = stored["containers"]
-    if root is not None and not Path(root).exists() and given["containers"] is not None:
-        stored["containers"] = given["containers"]
-    for pattern, (file, function) in stored["functions"].items():
-        own = given["functions"].get(pattern)
-        if own is not None and own[1] == function and not Path(file).exists():
-            stored["functions"][pattern] = own
 
 
 def _take_variables(options: Options, stored: dict[str, Any], folder: Path) -> list[str]:
@@ -158,7 +144,6 @@ def _document(options: Options) -> dict[str, Any]:
     """The options as JSON, with paths that mean the same in any folder."""
     document = {each.name: getattr(options, each.name) for each in fields(Options)}
     images: ImageSources = document.pop("images")
-    selection: Selection = document.pop("selection")
     return document | {
         "containers": None if images.root is None else str(images.root.absolute()),
         "images": {
@@ -167,11 +152,11 @@ def _document(options: Options) -> dict[str, Any]:
         },
         "functions": {
             pattern: [str(handler.file.absolute()), handler.function]
-            for pattern, handler in _firsts(options.functions.patterns).items()
+            for pattern, handler in _firsts(options.functions).items()
         },
         "variables": dict(options.variables),
-        "until": list(selection.until),
-        "skip": list(selection.skip),
+        "until": list(options.until),
+        "skip": list(options.skip),
         "later": sorted(options.later),
         "gpus": None if options.gpus is None else list(options.gpus),
         "shared": [str(folder.absolute()) for folder in options.shared],
@@ -180,18 +165,20 @@ def _document(options: Options) -> dict[str, Any]:
 
 def _read(stored: dict[str, Any], handlers: Mapping[str, Handler]) -> Options:
     """The options that a document says; the handlers' own variables are not in it."""
-    root, until, skip = stored.pop("containers"), stored.pop("until"), stored.pop("skip")
-    images, functions = stored.pop("images"), stored.pop("functions")
+    root, images = stored.pop("containers"), stored.pop("images")
+    functions = {
+        pattern: handlers.get(pattern, Handler(Path(file), function))
+        for pattern, (file, function) in stored.pop("functions").items()
+    }
+    shared = [Path(each) for each in stored.pop("shared")]
+    until, skip = tuple(stored.pop("until")), tuple(stored.pop("skip"))
     return Options(
-        **stored | {"shared": [Path(each) for each in stored["shared"]]},
+        **stored,
+        until=until,
+        skip=skip,
+        shared=shared,
         images=ImageSources(None if root is None else Path(root), tuple(images.items())),
-        functions=FunctionSources(
-            [
-                (pattern, handlers.get(pattern, Handler(Path(file), function)))
-                for pattern, (file, function) in functions.items()
-            ]
-        ),
-        selection=Selection(tuple(until), tuple(skip)),
+        functions=tuple(functions.items()),
     )
 
 

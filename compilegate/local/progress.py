@@ -14,11 +14,12 @@ SageMaker does not document what happens to the rest of a pipeline once a step h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from compilegate.document.graph import StepGraph, most_in_parallel
 from compilegate.document.model import Dependency, RetryPolicy
 from compilegate.document.step_types import FAIL, TRAINING
+from compilegate.execution.result import StepResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 from compilegate.local.jobs.attempt import (
     ALGORITHM_ERROR,
@@ -51,12 +52,9 @@ class Progress:
     """The state of every step of a graph at one moment."""
 
     graph: StepGraph
-    statuses: Mapping[str, StepStatus]
-    outcomes: Mapping[str, bool] = field(default_factory=dict)
-    """Which side each Condition step that succeeded has taken."""
+    steps: Mapping[str, StepResult]
 
     def ready(self) -> list[str]:
-        """The steps that may start now, in definition order."""
         return [] if self.failure_is_final() else self._waiting(may_start=True)
 
     def not_to_be_executed(self) -> list[str]:
@@ -66,20 +64,19 @@ class Progress:
     def failure_is_final(self) -> bool:
         """Whether some step's failure makes the whole execution fail."""
         return any(
-            status in UNSUCCESSFUL and not self._handled(name)
-            for name, status in self.statuses.items()
+            step.status in UNSUCCESSFUL and not self._handled(name)
+            for name, step in self.steps.items()
         )
 
     def final_status(self) -> ExecutionStatus:
-        """How the execution ended, once nothing is running or ready."""
         if self.failure_is_final():
             return ExecutionStatus.FAILED
-        if any(status in UNSUCCESSFUL for status in self.statuses.values()):
+        if any(step.status in UNSUCCESSFUL for step in self.steps.values()):
             return ExecutionStatus.COMPLETED_WITH_FAILURES
         return ExecutionStatus.SUCCEEDED
 
     def _waiting(self, *, may_start: bool) -> list[str]:
-        waiting = [name for name, each in self.statuses.items() if each is StepStatus.WAITING]
+        waiting = [name for name, each in self.steps.items() if each.status is StepStatus.WAITING]
         return [name for name in waiting if self._may_start(name) is may_start]
 
     def _may_start(self, name: str) -> bool | None:
@@ -94,24 +91,24 @@ class Progress:
         if self.graph.steps[name].type == FAIL:
             return False
         return any(
-            self.statuses[step] is not StepStatus.NOT_EXECUTED
+            self.steps[step].status is not StepStatus.NOT_EXECUTED
             and self._satisfied(dependency) is True
             for step, dependency in self.graph.dependents(name)
         )
 
     def _satisfied(self, dependency: Dependency) -> bool | None:
         """True or False once the upstream step has ended, None before."""
-        status = self.statuses[dependency.step]
+        status = self.steps[dependency.step].status
         return status in _OUTCOMES[dependency.trigger] if status.ended else None
 
     def _branch_taken(self, name: str) -> bool | None:
         branch = self.graph.steps[name].branch
         if branch is None:
             return True
-        status = self.statuses[branch.condition]
-        if status is StepStatus.SUCCEEDED:
-            return self.outcomes[branch.condition] is branch.taken_when
-        return False if status.ended else None
+        condition = self.steps[branch.condition]
+        if condition.status is StepStatus.SUCCEEDED:
+            return condition.outcome is branch.taken_when
+        return False if condition.status.ended else None
 
 
 def retry_wait(

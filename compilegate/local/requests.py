@@ -59,7 +59,6 @@ class RequestReader:
         return f"{self._where}.{key}" if self._where else key
 
     def text(self, key: str) -> str:
-        """A member that must be a string."""
         return self._string(key, self._member(key, object, "a string"))
 
     def text_or(self, key: str, default: str) -> str:
@@ -100,7 +99,6 @@ class RequestReader:
         return seconds
 
     def section(self, key: str) -> RequestReader:
-        """A member that must be an object."""
         return RequestReader(self._member(key, Mapping, "an object"), self.path(key))
 
     def section_or_empty(self, key: str) -> RequestReader:
@@ -108,7 +106,6 @@ class RequestReader:
         return RequestReader(self._member(key, Mapping, "an object", {}), self.path(key))
 
     def sections(self, key: str) -> list[RequestReader]:
-        """A list of objects; empty when the member is absent."""
         expected = "a list of objects"
         items = self._member(key, list, expected, [])
         if not all(isinstance(item, Mapping) for item in items):
@@ -116,7 +113,6 @@ class RequestReader:
         return [RequestReader(item, f"{self.path(key)}[{i}]") for i, item in enumerate(items)]
 
     def texts(self, key: str) -> list[str]:
-        """A list of strings; empty when the member is absent."""
         items = self._member(key, list, "a list of strings", [])
         return [self._string(f"{key}[{i}]", item) for i, item in enumerate(items)]
 

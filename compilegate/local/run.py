@@ -40,7 +40,6 @@ from compilegate.execution.result import ExecutionResult, StepFailure, StepResul
 from compilegate.execution.status import StepStatus
 from compilegate.job.files import write_bytes
 from compilegate.job.names import MACHINE_VARIABLE
-from compilegate.local.aws.variables import JobVariables
 from compilegate.local.cache import CacheSlot, cache_slot
 from compilegate.local.checks import JOB_REQUESTS, Checked, check, execution_variables
 from compilegate.local.errors import (
@@ -53,7 +52,8 @@ from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import create_package, read_package_request
-from compilegate.local.jobs.calls import Call, CommandCall, FunctionCall, find_handler
+from compilegate.local.jobs.calls import Call, command_call, find_handler, function_call
+from compilegate.local.jobs.environment import JobVariables
 from compilegate.local.jobs.job import Job
 from compilegate.local.jobs.leases import Core, available_cpus, gpus_here, physical_cores
 from compilegate.local.jobs.sandbox import Sandboxes, own_requirements
@@ -84,19 +84,15 @@ class LocalRun:
     execution: ExecutionResult
     """The execution in its files; without steps before it begins."""
     text: bytes
-    """The definition."""
     home: Path
-    """An absolute path."""
     options: Options
 
     @property
     def journal(self) -> Journal:
-        """The execution's files."""
         return Journal(self.execution.folder)
 
     @property
     def store(self) -> ObjectStore:
-        """What stands for S3."""
         return ObjectStore(self.home / "s3")
 
     @cached_property
@@ -145,7 +141,6 @@ class LocalRun:
         _ = self.cores_per_job
 
     def begin(self) -> None:
-        """Write down that it is to be carried out."""
         write_bytes(self.journal.definition, self.text)
         self.options.write(self.execution.folder)
         steps = {step.name: StepResult(step.name, step.type) for step in self.checked.whole.steps}
@@ -235,21 +230,20 @@ class LocalRun:
         options, scope = self.options, self.scope(results)
         folder = self.execution.folder / "functions" / step.name
         if step.name in options.commands:
-            return CommandCall(
-                step=step.name,
-                command=options.commands[step.name],
+            return command_call(
+                step,
+                options.commands[step.name],
                 request=resolve({**step.arguments, **step.members}, scope),
-                outputs=step.output_parameters,
                 objects=self.store.root,
                 folder=folder,
                 grace_seconds=options.grace_seconds,
             )
         arn = resolve(step.function, scope)
-        return FunctionCall(
-            arn=arn,
-            handler=find_handler(arn, options.functions),
+        return function_call(
+            step,
+            arn,
+            find_handler(arn, options.functions),
             request=resolve(dict(step.arguments), scope),
-            outputs=step.output_parameters,
             folder=folder,
             grace_seconds=options.grace_seconds,
             variables=variables,
@@ -265,7 +259,6 @@ class LocalRun:
             return replace(result, status=StepStatus.FAILED, failure=StepFailure(str(error)))
 
     def check_exists(self, member: str, uri: str) -> None:
-        """Raise StepRequestError for an object that is absent."""
         if not self.store.exists(uri):
             place = self.store.path(uri)
             raise StepRequestError(f"{member} {uri} is not in the local store ({place})")
@@ -279,10 +272,8 @@ def _job_name_member(step: Step) -> str:
 
 
 def _new_job_name(execution_id: str, step: Step) -> str:
-    """`pipelines-EXECUTION-STEP-SUFFIX`, at most 63 characters, unique.
-
-    A job name that the request gives in plain text replaces the first three parts.
-    """
+    """`pipelines-EXECUTION-STEP-SUFFIX`, at most 63 characters, unique. A job name that the request
+    gives in plain text replaces the first three parts."""
     wanted = step.arguments.get(_job_name_member(step))
     base = wanted if isinstance(wanted, str) else f"pipelines-{execution_id}-{step.name}"
     base = re.sub(r"[^A-Za-z0-9]+", "-", base).lstrip("-")

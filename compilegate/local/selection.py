@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from compilegate.document.expressions import describe_reference, step_references
 from compilegate.document.graph import StepGraph, ancestors, build_graph
@@ -16,18 +16,11 @@ from compilegate.document.model import Definition, Step
 from compilegate.document.step_types import REGISTER_MODEL
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The steps that were named on the command line; by default every step is carried out."""
-
-    until: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-
-
-def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, str], list[str]]:
+def choose(
+    definition: Definition, until: Sequence[str], skip: Sequence[str]
+) -> tuple[Mapping[str, str], list[str]]:
     """Reasons by step that is left out, and a sentence for each choice that is refused."""
-    until, skip = selection.until, selection.skip
-    faults = list(_faults(definition, selection))
+    faults = list(_faults(definition, until, skip))
     if faults:
         return {}, faults
     graph = build_graph(definition)
@@ -37,7 +30,7 @@ def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, s
         others = [name for name in graph.steps if name not in needed and name not in left_out]
         left_out |= dict.fromkeys(others, f"--until {', '.join(until)}")
     _spread(graph, left_out)
-    left_out |= _not_registered(graph, selection)
+    left_out |= _not_registered(graph, skip)
     _spread(graph, left_out)
     for name in until:
         if name in left_out:
@@ -46,7 +39,6 @@ def choose(definition: Definition, selection: Selection) -> tuple[Mapping[str, s
 
 
 def without(definition: Definition, left_out: Mapping[str, str]) -> Definition:
-    """The definition without the steps that are left out."""
     steps = tuple(
         replace(step, depends_on=tuple(d for d in step.depends_on if d.step not in left_out))
         for step in definition.steps
@@ -55,15 +47,15 @@ def without(definition: Definition, left_out: Mapping[str, str]) -> Definition:
     return replace(definition, steps=steps)
 
 
-def _faults(definition: Definition, selection: Selection) -> Iterator[str]:
+def _faults(definition: Definition, until: Sequence[str], skip: Sequence[str]) -> Iterator[str]:
     steps = [step.name for step in definition.steps]
-    for option, names in (("--until", selection.until), ("--skip", selection.skip)):
+    for option, names in (("--until", until), ("--skip", skip)):
         for name in names:
             if name not in steps:
                 there = ", ".join(steps) or "none"
                 yield f"{option}: {name!r:.80} is not a step of this definition; there are {there}"
-    for name in selection.until:
-        if name in selection.skip:
+    for name in until:
+        if name in skip:
             yield f"--until and --skip both name {name}"
 
 
@@ -88,13 +80,13 @@ def _cannot_go_on(step: Step, left_out: Mapping[str, str]) -> str | None:
     return None
 
 
-def _not_registered(graph: StepGraph, selection: Selection) -> dict[str, str]:
+def _not_registered(graph: StepGraph, skip: Sequence[str]) -> dict[str, str]:
     """The registrations of what a step that was left out should have checked."""
     found = {}
     for name, step in graph.steps.items():
-        if step.type == REGISTER_MODEL and name not in selection.skip:
+        if step.type == REGISTER_MODEL and name not in skip:
             before = ancestors(graph, name)
-            skipped = next((each for each in selection.skip if each in before), None)
+            skipped = next((each for each in skip if each in before), None)
             if skipped is not None:
                 found[name] = (
                     f"{skipped}, which is left out, lies before it; a model is registered where "

@@ -58,7 +58,7 @@ def _container(reader: RequestReader) -> ModelContainer:
 
 
 def read_model(name: str, path: Path) -> Mapping[str, Any]:
-    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel. Raises
+    """A model that no step makes: a CreateModel request, or the answer of DescribeModel. Raises
     ExecutionError."""
     try:
         found = json.loads(path.read_bytes(), parse_constant=refuse_constant)
@@ -77,8 +77,6 @@ def read_model(name: str, path: Path) -> Mapping[str, Any]:
 
 @dataclass(kw_only=True)
 class TransformJob(Job):
-    """One transform job."""
-
     kind = "Transform"
     start_folder = "model"
     config_folder = "input/config"
@@ -87,7 +85,6 @@ class TransformJob(Job):
     unpacked: Mapping[str, str]
     """Target folders by URI of an archive or folder: the model, its code."""
     code: str
-    """The folder of the inference code."""
 
     @property
     def gpus(self) -> int:

@@ -33,10 +33,8 @@ class FilterError(ValueError):
 
 
 def parse_filter(text: str) -> list[Any]:
-    """The names, slices and lists of indices in `$`, `$.a['b']`, `$[0]`, `$[1:]`, `$[0,2]`.
-
-    Raises FilterError.
-    """
+    """The names, slices and lists of indices in `$`, `$.a['b']`, `$[0]`, `$[1:]`, `$[0,2]`. Raises
+    FilterError."""
     if not re.fullmatch(rf"\$({_PART.pattern})*", text):
         raise FilterError(f"{text!r} is not supported here, as are $.a['b'], $[1:] and $[0,-1]")
     found: list[Any] = []

@@ -1,7 +1,7 @@
 """XGBoost as AWS's image has it: which images are its own, its metrics, how it trains and answers.
 
 The runner reads the first half. A job runs a copy of this file in the environment of its image:
-`python compilegate_xgboost.py [--pickle]` trains, and for a Transform step it is the handler. So it
+`python compilegate_xgboost.py` trains, and for a Transform step it is the handler. So it
 imports nothing of this project, and takes Python 3.8.
 """
 
@@ -13,7 +13,6 @@ import json
 import os
 import pickle
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,6 @@ _ALGORITHM = re.compile(
     "semantic-segmentation|seq2seq|(sagemaker-)?xgboost"
 )
 """The repositories of AWS's built-in algorithms."""
-_PICKLING = re.compile(r"latest|1|0\..*|1\.[0-2]-.*")
-"""Tags of images whose model file is a pickle: those before 1.3."""
 
 _METRICS = """
 accuracy aft-nloglik auc aucpr balanced_accuracy cox-nloglik error f1 f1_binary f1_macro
@@ -80,17 +77,9 @@ def algorithm_of(image: str) -> str | None:
     return XGBOOST if match["name"].endswith("xgboost") else match["name"]
 
 
-def pickles(image: str) -> bool:
-    """Whether an image of XGBoost leaves its model as a pickle."""
-    match = _IMAGE.fullmatch(image)
-    return match is not None and _PICKLING.fullmatch(match["tag"] or "latest") is not None
-
-
 def metrics(hyperparameters: Mapping[str, str]) -> dict[str, str]:
-    """Regular expressions of the image's own metrics, by name.
-
-    The image prints `#011` for a tab, as CloudWatch shows it; scripts print either.
-    """
+    """Regular expressions of the image's own metrics, by name. The image prints `#011` for a tab,
+    as CloudWatch shows it; scripts print either."""
     power = hyperparameters.get("tweedie_variance_power", "1.5")
     wanted = _listed(hyperparameters.get("eval_metric", ""))
     return {
@@ -131,7 +120,7 @@ def _listed(text: str) -> list[str]:
 # What follows runs in jobs.
 
 
-def train(base: Path, *, pickled: bool) -> None:
+def train(base: Path) -> None:
     """Train on the channels below /opt/ml, which is `base`. Raises JobError."""
     import xgboost  # noqa: PLC0415 - the image's own
 
@@ -155,7 +144,7 @@ def train(base: Path, *, pickled: bool) -> None:
         first = str(error).strip().splitlines()
         raise JobError(f"{XGBOOST} could not train: {' '.join(first[:2])}") from error
     target = base / "model" / MODEL
-    target.write_bytes(pickle.dumps(booster) if pickled else booster.save_raw("ubj"))
+    target.write_bytes(booster.save_raw("ubj"))
     print(f"Stored trained model at {target}", flush=True)
 
 
@@ -253,7 +242,7 @@ def main() -> None:
     """Train one job; a failure is a sentence, in the log and in the container's failure file."""
     base = Path(os.environ["SM_INPUT_DIR"]).parent
     try:
-        train(base, pickled="--pickle" in sys.argv[1:])
+        train(base)
     except JobError as error:
         failure = base / "output/failure"
         failure.parent.mkdir(parents=True, exist_ok=True)

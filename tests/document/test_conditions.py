@@ -34,26 +34,23 @@ def test_comparisons_are_those_of_python(kind: str, pair: tuple[Any, Any]) -> No
     assert evaluate({"Type": "Not", "Condition": condition}) is not evaluate(condition)
 
 
-@pytest.mark.parametrize("kind", COMPARISONS)
 @pytest.mark.parametrize(
     "pair",
     [(1, "1"), (True, 1), ("a", False), (float("nan"), 1.0), (None, None), ([], {})],
     ids=str,
 )
-def test_what_cannot_be_compared_is_an_error_not_false(kind: str, pair: tuple[Any, Any]) -> None:
-    with pytest.raises(ExpressionError, match="cannot be compared"):
-        evaluate(compare(kind, *pair))
+def test_what_cannot_be_compared_is_an_error_not_false(pair: tuple[Any, Any]) -> None:
+    for kind in COMPARISONS:
+        with pytest.raises(ExpressionError, match="cannot be compared"):
+            evaluate(compare(kind, *pair))
 
 
-def test_booleans_are_equal_or_not_and_have_no_order() -> None:
+def test_booleans_have_no_order_and_in_compares_with_all_even_after_a_match() -> None:
     assert evaluate(compare("Equals", True, True))
-    with pytest.raises(ExpressionError, match="does not order booleans"):
-        evaluate(compare("LessThan", True, False))
-
-
-def test_in_is_membership_and_refuses_a_value_of_another_kind_even_after_a_match() -> None:
     assert evaluate({"Type": "In", "QueryValue": "a", "Values": ["b", "a"]})
     assert not evaluate({"Type": "In", "QueryValue": "a", "Values": ["b"]})
+    with pytest.raises(ExpressionError, match="does not order booleans"):
+        evaluate(compare("LessThan", True, False))
     with pytest.raises(ExpressionError, match="cannot be compared"):
         evaluate({"Type": "In", "QueryValue": "a", "Values": ["a", 1]})
 
@@ -66,10 +63,9 @@ def test_or_holds_when_any_does_a_list_when_all_do_and_an_error_ends_both(
     assert evaluate({"Type": "Or", "Conditions": conditions}) is any(truths)
     assert evaluate_all(conditions) is all(truths)
     for wrong in ([*conditions, compare("Equals", 1, "1")], [compare("In", 1, 1), *conditions]):
-        with pytest.raises(ExpressionError):
-            evaluate({"Type": "Or", "Conditions": wrong})
-        with pytest.raises(ExpressionError):
-            evaluate_all(wrong)
+        for decide in (evaluate_all, lambda it: evaluate({"Type": "Or", "Conditions": it})):
+            with pytest.raises(ExpressionError):
+                decide(wrong)
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ executor = LocalExecutor(
     definition=Path(definition).read_bytes(), home=Path(home), shared=[Path(home).parent],
     images=ImageSources(patterns=(("*", "here"),)), **json.loads(options),
 )
-def tell(event):
+def show(event):
     if isinstance(event, StopRequested):
         print(event.sentence)
-result = executor.follow(executor.start(name, {}), tell)
+result = executor.follow(executor.start(name, {}), show)
 print(result.status, result.failure)
 """
 

@@ -90,7 +90,7 @@ INSTALLED: Mapping[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "asked", "same"),
+    ("old", "new", "own", "same"),
     [
         ("linter==9.0", "linter==9.1", "", True),
         ("linter==9.0", "linter==9.1", "linter\n", False),  # by the workload itself
@@ -100,11 +100,11 @@ INSTALLED: Mapping[str, Sequence[str]] = {
     ],
 )
 def test_a_result_depends_on_what_its_image_asks_for(
-    tmp_path: Path, old: str, new: str, asked: str, same: bool
+    tmp_path: Path, old: str, new: str, own: str, same: bool
 ) -> None:
     other = {name.replace(old, new): needs for name, needs in INSTALLED.items()}
     before, after = environment(tmp_path / "a", INSTALLED), environment(tmp_path / "b", other)
-    assert (before.closure(asked) == after.closure(asked)) == same
+    assert (before.closure(own) == after.closure(own)) == same
     assert before.identity != after.identity
     assert before.closure("absent\n") != before.closure()
 
@@ -212,8 +212,9 @@ setup(name="mine", version="1", py_modules=["helper"], install_requires=["{NAME}
     assert log_of(result, "there") == "there\n"
     both = [log_of(result, name) for name in ("first", "second")]
     assert sum("Successfully installed" in log for log in both) == 1
-    said = [it.line for it in bench.events if isinstance(it, StepOutput) and it.step != "other"]
-    assert said.count("installing the packages of requirements.txt in the source") == 2  # and "bad"
+    lines = [it.line for it in bench.events if isinstance(it, StepOutput) and it.step != "other"]
+    installing = "installing the packages of requirements.txt in the source"
+    assert lines.count(installing) == 2  # once for both, and for "bad"
     assert len(list(bench.home.glob("environments/*/complete"))) == 3
     sentence, *last_lines = failure_of(result, "bad").splitlines()
     assert sentence == (

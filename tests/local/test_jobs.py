@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local.jobs.printed import LineReader, final_metrics
-from compilegate.local.jobs.process import children_of
 from compilegate.local.jobs.toolkit import command_line, toolkit_environment
 from tests.local.conftest import MODEL, Workbench, changed, failure_of, log_of
 
@@ -102,7 +99,7 @@ def test_a_training_job_gets_what_it_asks_and_leaves_what_it_made(
         ),
         bench.processing("gate", READ_MODEL, inputs={"model": MODEL}),
         bench.condition("low", bench.equals(loss, 0.25)),
-        bench.condition("told", bench.equals({"Get": "Steps.gate.ExitMessage"}, "all good")),
+        bench.condition("message", bench.equals({"Get": "Steps.gate.ExitMessage"}, "all good")),
         bench.processing(
             "reads",
             "import sys; print(*sys.argv[1:])",
@@ -144,7 +141,7 @@ def test_a_training_job_gets_what_it_asks_and_leaves_what_it_made(
     job = result.steps["train"].job_name
     assert log_of(result, "reads") == f"{job} ml.m5.xlarge 900 0.25\n"
     assert log_of(result, "by-itself") == "[]\n"
-    assert [result.steps[name].outcome for name in ("low", "told")] == [True, True]
+    assert [result.steps[name].outcome for name in ("low", "message")] == [True, True]
     metrics = result.steps["train"].properties["FinalMetricDataList"]
     assert [(it["MetricName"], it["Value"]) for it in metrics] == [("loss", 0.25)]
 
@@ -205,36 +202,25 @@ def evil(name: str) -> bytes:
 def test_what_keeps_a_job_from_its_program_or_its_input_is_named(bench: Workbench) -> None:
     train = bench.training("train", channels={"data": "s3://bucket/code"})
     submitted = "HyperParameters.sagemaker_submit_directory"
-    steps, told = [], {}
+    steps, reasons = [], {}
     for index, name in enumerate(["../evil.py", "/tmp/evil.py", "link/evil.py"]):
         uri = bench.put(f"s3://bucket/evil/{index}/source.tar.gz", evil(name))
         steps.append(changed(train, {submitted: json.dumps(uri)}))
-        told[f"evil-{index}"] = "source.tar.gz is refused"
+        reasons[f"evil-{index}"] = "source.tar.gz is refused"
     steps.append(changed(train, {"HyperParameters.sagemaker_program": '"other.py"'}))
-    told["script"] = "sagemaker_program 'other.py' is not in the source archive"
-    manifests = {
-        "no JSON": "is not a JSON list of",
-        "[1]": "is not a JSON list of",
-        '[{"prefix": "s3://bucket/"}]': "names no objects",
-        '[{"prefix": "s3://bucket/"}, "gone"]': "s3://bucket/gone, which the manifest",
-    }
-    for index, (content, reason) in enumerate(manifests.items()):
-        uri = bench.put(f"s3://bucket/manifests/{index}", content)
-        members = {f"{CHANNEL}.S3Uri": uri, f"{CHANNEL}.S3DataType": "ManifestFile"}
-        steps.append(changed(train, members))
-        told[f"manifest-{index}"] = reason
+    reasons["script"] = "sagemaker_program 'other.py' is not in the source archive"
     absent = changed(
         bench.processing("job"), {"AppSpecification.ContainerEntrypoint": ["/opt/program/none"]}
     )
-    told["program"] = "/opt/program/none"
-    named = [step | {"Name": name} for step, name in zip([*steps, absent], told, strict=True)]
+    reasons["program"] = "/opt/program/none"
+    named = [step | {"Name": name} for step, name in zip([*steps, absent], reasons, strict=True)]
     result = bench.run_each(*named)
-    for name, sentence in told.items():
+    for name, sentence in reasons.items():
         assert sentence in failure_of(result, name)
     assert not list(result.folder.rglob("evil.py"))
 
 
-def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbench) -> None:
+def test_inputs_are_prefixes_and_what_earlier_steps_made(bench: Workbench) -> None:
     """The store's large files are shared with a job, which may not write into them."""
     make = """
         open("/opt/ml/processing/data/new", "w").write("here")
@@ -247,14 +233,6 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
         open(path, "a").write("y")
     """
     listed = "import os; print(sorted(os.listdir('/opt/ml/processing/in')))"
-    entries: list[Any] = [{"prefix": "s3://bucket/data/"}, "a/1", "3"]
-    for key in ("a/1", "2", "3"):
-        bench.put(f"s3://bucket/data/{key}", key)
-    manifest = bench.training(
-        "manifest",
-        "import os; print(sorted(os.listdir(os.environ['SM_CHANNEL_DATA'])))",
-        channels={"data": bench.put("s3://bucket/manifest", json.dumps(entries))},
-    )
     result = bench.run_each(
         bench.processing("make", make, outputs=["data"]),
         *(
@@ -265,56 +243,39 @@ def test_inputs_are_prefixes_manifests_and_what_earlier_steps_made(bench: Workbe
                 ("spoil", spoil, "data", "make/data"),
             )
         ),
-        changed(manifest, {f"{CHANNEL}.S3DataType": "ManifestFile"}),
     )
     assert log_of(result, "folder") == "here\n"
     assert log_of(result, "beginning") == "['data']\n"
-    assert log_of(result, "manifest") == "['3', 'a']\n"
     assert "wrote to its input" in failure_of(result, "spoil")
 
 
-def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in children_of(os.getpid())
-        assert os.getpid() not in children_of(os.getpid())
-        child.kill()
-
-
-def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any, list[str]]:
-    log, said = folder / "log.txt", []
+def read(folder: Path, text: str, **patterns: str) -> tuple[dict[str, float], list[str]]:
+    log, sentences = folder / "log.txt", []
     log.write_text(text)
-    found = final_metrics(patterns, log, [(0, 100.0)], lambda: any(given_up), said.append)
-    return found, said
+    found = final_metrics(patterns, log, sentences.append)
+    return {each["MetricName"]: each["Value"] for each in found}, sentences
 
 
-def test_the_last_number_of_each_metric_counts(tmp_path: Path) -> None:
+def test_the_last_number_of_each_metric_counts_wherever_a_log_is_divided(tmp_path: Path) -> None:
     found, _ = read(
         tmp_path, "loss=3\rloss=2\nloss=nan\nacc: 0.5\nacc: x\n", acc="acc: (.+)", loss="loss=(.+)"
     )
-    assert found == [{"MetricName": "acc", "Value": 0.5, "Timestamp": 100.0}]
-
-
-@pytest.mark.slow
-def test_an_expression_that_backtracks_is_given_up_and_told(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)")
-    assert [metric["Value"] for metric in found] == [2.0]
-    (sentence,) = said
-    assert "metric bad has no value" in sentence
-
-
-def test_an_expression_that_backtracks_does_not_outlive_its_execution(tmp_path: Path) -> None:
-    found, said = read(tmp_path, "a" * 60 + "b\n", True, bad="(a|a)*c|(a|aa)+$")
-    assert found is None
-    assert said == []
-
-
-def test_values_count_wherever_a_log_is_divided(tmp_path: Path) -> None:
+    assert found == {"acc": 0.5}
     line = "x" * 999 + "\n"
     text = f"first=1\n{line * 200}bar=1\r{'.' * 200_000}\rbar=2\rlast=3"
     found, _ = read(tmp_path, text, first="first=(.+)", bar="bar=(.+)", last="last=(.+)")
-    assert {each["MetricName"]: each["Value"] for each in found} == {"first": 1.0, "last": 3.0}
+    assert found == {"first": 1.0, "last": 3.0}
     found, _ = read(tmp_path, f"a=1\n{line * 200}a=2\n{line}", a="^a=(.+)$", none="none=(.+)")
-    assert [each["Value"] for each in found] == [2.0]
+    assert found == {"a": 2.0}
+
+
+def test_an_expression_that_backtracks_is_given_up_and_told(tmp_path: Path) -> None:
+    found, sentences = read(
+        tmp_path, "a" * 60 + "b\nloss=2\n", bad="(a|a)*c|(a|aa)+$", loss="loss=(.+)"
+    )
+    assert found == {"loss": 2.0}
+    (sentence,) = sentences
+    assert "metric bad has no value" in sentence
 
 
 def test_lines_are_what_a_terminal_would_show() -> None:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compilegate.document.graph import build_graph, most_in_parallel
 from compilegate.document.model import Definition, Dependency, Step
 from compilegate.execution.events import StepStarted, StepWaiting
 from compilegate.local import ExecutionError, list_executions
 from compilegate.local.jobs.leases import (
-    CorePool,
-    GpuPool,
     available_cpus,
+    core_pool,
+    gpu_pool,
     gpus_here,
     gpus_wanted,
+    lease_port,
     physical_cores,
 )
 from tests.local.conftest import Json, Workbench, changed, log_of
@@ -51,24 +49,28 @@ def recording(folder: Path) -> str:
     return f"FOLDER = {str(folder)!r}\n{RECORD}"
 
 
-def overlap(one: Json, other: Json) -> bool:
-    return bool(one["from"] < other["to"] and other["from"] < one["to"])
+def assert_apart(records: list[Json], what: str) -> None:
+    """No two records of jobs at the same moment share CPUs or GPUs, if one is a training job's."""
+    for one, other in combinations(records, 2):
+        at_once = one["from"] < other["to"] and other["from"] < one["to"]
+        if at_once and "training" in {one["kind"], other["kind"]}:
+            assert not {*one[what]} & {*other[what]}, (one, other)
 
 
 def test_leases_of_cores_are_exclusive_or_shared_with_other_shared_ones(tmp_path: Path) -> None:
-    cores = CorePool(((100,), (101,), (102,)), tmp_path)
-    first, second = cores.acquire_exclusive(2), cores.acquire_exclusive(1)
+    cores = core_pool(((100,), (101,), (102,)), tmp_path)
+    first, second = cores.acquire(2), cores.acquire(1)
     assert first is not None
     assert second is not None
-    assert (first.cpus, second.cpus) == ((100, 101), (102,))
-    assert cores.acquire_exclusive(1) is None
-    assert cores.acquire_shared(1) is None
+    assert (first.things, second.things) == (((100,), (101,)), ((102,),))
+    assert cores.acquire(1) is None
+    assert cores.acquire(1, shared=True) is None
     first.release()
-    assert cores.acquire_exclusive(3) is None
-    shared = [cores.acquire_shared(3) for _ in range(2)]
-    assert [each.cpus for each in shared if each] == [(100, 101), (100, 101)]
+    assert cores.acquire(3) is None
+    shared = [cores.acquire(3, shared=True) for _ in range(2)]
+    assert [each.things for each in shared if each] == [((100,), (101,))] * 2
     second.release()
-    assert cores.acquire_exclusive(2) is None
+    assert cores.acquire(2) is None
 
 
 def test_cpus_are_grouped_by_physical_core(tmp_path: Path) -> None:
@@ -80,31 +82,25 @@ def test_cpus_are_grouped_by_physical_core(tmp_path: Path) -> None:
     assert physical_cores({4, 5, 3}, tmp_path) == ((3,), (4,), (5,))
 
 
-@st.composite
-def orders(draw: st.DrawFn) -> list[set[int]]:
-    """For each of up to seven steps, the earlier ones that it waits for."""
-    earlier = [st.sets(st.integers(0, max(0, it - 1)), max_size=3 if it else 0) for it in range(7)]
-    return [draw(each) for each in earlier[: draw(st.integers(1, 7))]]
-
-
-@pytest.mark.slow
-@given(orders())
-def test_most_in_parallel_is_the_largest_set_without_an_order(parents: list[set[int]]) -> None:
+@pytest.mark.parametrize(
+    ("parents", "most"),
+    [
+        ([[], [0], [1]], 1),  # a chain
+        ([[], [], [0, 1], [2], [2]], 2),  # two, one, two
+        ([[], [0], [0], [0], [1, 2, 3]], 3),
+        ([[], [], [0], [0, 1], [1]], 3),  # 2, 3 and 4, though levels have 2 and 3
+        ([[], [0], [], [2], [3], []], 3),
+    ],
+)
+def test_most_in_parallel_is_the_largest_set_without_an_order(
+    parents: list[list[int]], most: int
+) -> None:
     steps = [
-        Step(f"s{index}", "Training", {}, tuple(Dependency(f"s{it}") for it in sorted(each)))
+        Step(f"s{index}", "Training", {}, tuple(Dependency(f"s{it}") for it in each))
         for index, each in enumerate(parents)
     ]
-    before: list[set[int]] = []
-    for each in parents:
-        before.append(each.union(*(before[it] for it in each)))
-    sets = (
-        chosen
-        for size in range(len(steps), 0, -1)
-        for chosen in combinations(range(len(steps)), size)
-        if not any(before[it] & set(chosen) for it in chosen)
-    )
     graph = build_graph(Definition((), tuple(steps)))
-    assert most_in_parallel(graph, [step.name for step in steps]) == len(next(sets))
+    assert most_in_parallel(graph, [step.name for step in steps]) == most
 
 
 @pytest.mark.slow
@@ -130,12 +126,12 @@ def test_more_cores_or_gpus_for_a_job_than_there_are_is_refused(bench: Workbench
 
 @pytest.mark.slow
 def test_a_second_run_says_for_which_execution_it_waits(bench: Workbench, tmp_path: Path) -> None:
-    """The first run's job ends when the second has said so."""
-    for name in ("started", "told"):
+    """The first run's job ends when the second has reported it."""
+    for name in ("started", "reported"):
         os.mkfifo(tmp_path / name)
     code = f"""
         open({str(tmp_path / "started")!r}, "w").write("x")
-        open({str(tmp_path / "told")!r}).read()
+        open({str(tmp_path / "reported")!r}).read()
     """
     runner = bench.start(bench.training("train", code), name="first")
     (tmp_path / "started").read_text()
@@ -145,7 +141,7 @@ def test_a_second_run_says_for_which_execution_it_waits(bench: Workbench, tmp_pa
     def listener(event: object) -> None:
         if isinstance(event, StepWaiting):
             if not waited:
-                (tmp_path / "told").write_text("x")
+                (tmp_path / "reported").write_text("x")
             waited.append(event)
 
     bench.succeed(
@@ -172,10 +168,7 @@ def test_two_executions_at_once_keep_training_jobs_apart(bench: Workbench, tmp_p
 
     records = [json.loads(path.read_text()) for path in (tmp_path / "records").iterdir()]
     assert len(records) == 6
-    for index, one in enumerate(records):
-        for other in records[index + 1 :]:
-            if overlap(one, other) and "training" in {one["kind"], other["kind"]}:
-                assert not set(one["cpus"]) & set(other["cpus"]), (one, other)
+    assert_apart(records, "cpus")
 
 
 def on_instance(bench: Workbench, name: str, instance: str, **environment: str) -> Json:
@@ -207,12 +200,9 @@ def test_jobs_on_gpus_share_none_and_other_jobs_see_none(bench: Workbench) -> No
     takers = [found[name] for name in ("a", "b", "c", "two")]
     assert {it["order"] for it in takers} == {"PCI_BUS_ID"}  # numbers as nvidia-smi has them
     assert {(it["number"], it["gpus"]) for it in takers[:3]} <= {("1", "3"), ("1", "5")}
-    for index, one in enumerate(takers):
-        for other in takers[index + 1 :]:
-            shared = set(one["gpus"].split(",")) & set(other["gpus"].split(","))
-            assert not (shared and overlap(one, other)), (one, other)
-    told = {each.step: each.gpus for each in bench.events if isinstance(each, StepStarted)}
-    assert told == {
+    assert_apart([it | {"gpus": it["gpus"].split(",")} for it in takers], "gpus")
+    reported = {each.step: each.gpus for each in bench.events if isinstance(each, StepStarted)}
+    assert reported == {
         name: tuple(filter(None, each["gpus"].split(","))) for name, each in found.items()
     }
 
@@ -222,7 +212,7 @@ def test_a_job_that_waits_for_a_gpu_holds_up_no_job_that_needs_none(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And on a machine without GPUs nothing of this applies."""
-    other = GpuPool(("0",), bench.home / "locks" / "gpus").acquire(1)
+    other = gpu_pool(("0",), bench.home / "locks" / "gpus").acquire(1)
     assert other is not None
 
     def listener(event: Any) -> None:
@@ -239,85 +229,50 @@ def test_a_job_that_waits_for_a_gpu_holds_up_no_job_that_needs_none(
     assert (found["gpus"], found["number"]) == (None, "0")
 
 
-@pytest.mark.parametrize(
-    ("named", "found"),
-    [
-        (None, ("0", "1", "2")),
-        ("2,0", ("2", "0")),
-        ("", ()),
-        ("-1", ()),
-        ("1,7,0", ("1",)),
-        ("1,1", ("1",)),
-        (" 1 , 2 ", ("1", "2")),
-        ("GPU-8932f937-d72c,MIG-2b", ("GPU-8932f937-d72c", "MIG-2b")),
-    ],
-)
-def test_the_gpus_are_those_that_cuda_would_see(named: str | None, found: tuple[str, ...]) -> None:
-    variables = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
-    assert gpus_here(variables, 3) == found
-    assert gpus_here(variables, 0) == ()
-
-
-def test_instances_with_gpus_want_one_for_each_process() -> None:
+def test_the_gpus_are_those_that_cuda_would_see() -> None:
+    for named, found in {
+        None: ("0", "1", "2"),
+        "2,0": ("2", "0"),
+        "": (),
+        "-1": (),
+        "1,7,0": ("1",),
+        "1,1": ("1",),
+        " 1 , 2 ": ("1", "2"),
+        "GPU-8932f937-d72c,MIG-2b": ("GPU-8932f937-d72c", "MIG-2b"),
+    }.items():
+        variables = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
+        assert gpus_here(variables, 3) == found
+        assert gpus_here(variables, 0) == ()
     for instance in ("ml.g4dn.xlarge", "ml.p4d.24xlarge", "ml.gr6.4xlarge", "local"):
         assert gpus_wanted(instance, 3) == 3
-    for instance in ("ml.m5.large", "ml.c6g.large", "ml.r5.large", "ml.trn1.2xlarge"):
+    for instance in ("ml.m5.large", "ml.c6g.large", "ml.trn1.2xlarge"):
         assert gpus_wanted(instance, 3) == 0
 
 
 MEET = """
-    import json, os
-    import torch, torch.distributed as dist
-    dist.init_process_group("gloo")
-    total = torch.ones(1)
-    if dist.get_rank() == 0:
-        # The two jobs hold their ports at the same moment: each waits for the other.
-        for name in ("left", "right"):
-            mode = "w" if name == os.environ["SIDE"] else "r"
-            with open(os.path.join(os.environ["FOLDER"], name), mode) as pipe:
-                pipe.write("here") if mode == "w" else pipe.read()
-    dist.all_reduce(total)
-    if dist.get_rank() == 0:
-        told = {"sum": total.item(), "port": os.environ["MASTER_PORT"]}
-        json.dump(told, open(f"{os.environ['FOLDER']}/{os.environ['SIDE']}.json", "w"))
-    dist.destroy_process_group()
-"""
-BY_ITSELF = """
     import os, subprocess, sys
     if "RANK" not in os.environ:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
         sys.exit(subprocess.run([*torchrun, __file__]).returncode)
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    if dist.get_rank() == 0:
+        print("sum", total.item())
+    dist.destroy_process_group()
 """
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_jobs_of_several_processes_side_by_side_meet_at_ports_of_their_own(tmp_path: Path) -> None:
-    """One is started by the toolkit's torchrun, the other starts torchrun's default by itself."""
-    for name in ("left", "right"):
-        os.mkfifo(tmp_path / name)
-
-    def told(side: str) -> Json:
-        # In homes of their own, so that no lease of cores keeps them apart.
-        bench = Workbench(tmp_path / f"home-{side}")
-        left = side == "left"
-        step = bench.training(
-            "train",
-            MEET if left else BY_ITSELF + MEET,
-            hyperparameters={"sagemaker_torch_distributed_enabled": "true"} if left else {},
-        )
-        members = {
-            "Environment": {"SIDE": side, "FOLDER": str(tmp_path)},
-            "ResourceConfig.InstanceCount": 2 if left else 1,
-        }
-        bench.succeed(changed(step, members), cores_per_job=1)
-        found: Json = json.loads((tmp_path / f"{side}.json").read_text())
-        return found
-
-    with ThreadPoolExecutor(2) as pool:
-        left, right = pool.map(told, ["left", "right"])
-    assert (left["sum"], right["sum"]) == (2.0, 2.0)
-    assert left["port"] != right["port"]
+def test_processes_that_a_script_starts_meet_at_a_port_that_no_other_job_has(
+    bench: Workbench,
+) -> None:
+    with lease_port() as one, lease_port() as other:
+        assert one.things != other.things
+        result = bench.succeed(bench.training("train", MEET), cores_per_job=1)
+    assert "sum 2.0" in log_of(result, "train")
 
 
 @pytest.mark.slow

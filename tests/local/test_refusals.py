@@ -19,7 +19,6 @@ from compilegate.document.reading import read_definition
 from compilegate.errors import CompilegateError
 from compilegate.local import (
     ExecutionError,
-    FunctionSources,
     ImageSources,
     LocalExecutor,
     parse_handler,
@@ -64,20 +63,16 @@ CONTAINERS = "InferenceSpecification.Containers"
 
 REQUESTS: dict[str, list[tuple[Json, str]]] = {
     "train": [
-        ({f"{CHANNEL}.InputMode": "Tube"}, "InputMode is 'Tube'; supported here: File, FastFile"),
         ({f"{CHANNEL}.InputMode": "Pipe"}, "InputMode is 'Pipe'; supported here: File, FastFile"),
         ({f"{CHANNEL}.CompressionType": "Gzip"}, "'Gzip'; supported here: None"),
         ({f"{CHANNEL}.ChannelName": "../up"}, "ChannelName '../up' may hold"),
         ({f"{CHANNEL}.DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted"),
         ({f"{S3}.S3Uri": 3}, "S3Uri is 3, expected a string"),
         ({f"{S3}.S3Uri": "s3://b/../x"}, "is not of the form"),
-        ({f"{S3}.S3Uri": "https://b/x"}, "is not of the form"),
-        ({f"{S3}.S3DataType": "Odd"}, "'Odd'; supported here: S3Prefix, ManifestFile"),
-        ({f"{S3}.S3DataType": "AugmentedManifestFile"}, "here: S3Prefix, ManifestFile"),
+        ({f"{S3}.S3DataType": "ManifestFile"}, "'ManifestFile'; supported here: S3Prefix"),
         ({"InputDataConfig": [3]}, "expected a list of objects"),
         ({"HyperParameters": {}}, "nothing says what to run"),
         ({"HyperParameters.a": 1}, "HyperParameters.a is 1, expected a string"),
-        ({"HyperParameters": "x"}, "HyperParameters is 'x', expected an object"),
         ({"HyperParameters.sagemaker_mpi_enabled": "true"}, "use torchrun"),
         (
             {"HyperParameters.sagemaker_training_compiler_enabled": "true"},
@@ -85,7 +80,7 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
         ),
         *(
             ({"HyperParameters.sagemaker_program": json.dumps(it)}, f"program is {it!r}")
-            for it in ("/bin/train.py", "../train.py", "-c", "a b.py", "x//y.py")
+            for it in ("/bin/train.py", "../train.py", "-c")
         ),
         ({"OutputDataConfig": None}, "OutputDataConfig is missing"),
         ({ALGORITHM: {"AlgorithmName": "a"}}, "TrainingImage is missing"),
@@ -94,10 +89,8 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
             {f"{ALGORITHM}.MetricDefinitions": [{"Name": "m", "Regex": "("}]},
             "the Regex of metric m is malformed",
         ),
-        ({f"{ALGORITHM}.ContainerEntrypoint": ["amazon_sagemaker_scheduler"]}, "='papermill"),
         ({f"{RESOURCES}.InstanceType": "ml.trn1.2xlarge"}, "needs Trainium or Inferentia"),
         ({f"{RESOURCES}.InstanceCount": 0}, "InstanceCount is 0, expected 1 to 16"),
-        ({f"{RESOURCES}.InstanceCount": 17}, "InstanceCount is 17, expected 1 to 16: all"),
         ({f"{RESOURCES}.InstanceCount": "two"}, "InstanceCount"),
         ({RESOURCES: {"InstanceGroups": GROUPS}}, "InstanceGroups names 2"),
         ({RESOURCES: MOST, "Environment.COMPILEGATE_PROCESSES": "8"}, "128 processes"),
@@ -107,25 +100,18 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
     "job": [
         ({SECONDS: "1"}, "expected a whole number"),
         ({SECONDS: -5}, "expected 1 to 2419200"),
-        ({SECONDS: 10**30}, "expected 1 to 2419200"),
         ({"Environment": {"A=B": "x"}}, "names the variable 'A=B'"),
-        ({"Environment": {"": "x"}}, "names the variable ''"),
         ({"Environment": {"A": "x\0y"}}, "Environment.A is 'x\\x00y'"),
         ({"ProcessingResources": None}, "ProcessingResources"),
         ({"ProcessingInputs": [{"InputName": "x", "DatasetDefinition": {}}]}, "needs AWS"),
         ({"ProcessingInputs.0.S3Input.LocalPath": "in"}, "must be absolute"),
         ({"AppSpecification": {"ImageUri": "x"}}, "ContainerEntrypoint is missing"),
-        ({PROGRAM: ["smspark-submit"]}, "only AWS's Spark images have smspark-submit; replace it"),
         ({PROGRAM: ["no-such-program", "x"]}, "its program no-such-program is "),
         ({OUTPUT: "s3://b//o"}, "its output: 's3://b//o'"),
-        ({OUTPUT: "https://b/o"}, "its output: 'https://b/o'"),
     ],
     "register": [
         ({"ModelPackageName": "p"}, "(a package without versions) is not supported"),
-        *(
-            ({GROUP: name}, f"{GROUP} is ")
-            for name in ("../g", "", "two words", "topics!", "a" * 64, "-topics")
-        ),
+        *(({GROUP: name}, f"{GROUP} is ") for name in ("../g", "", "a" * 64)),
         ({"ModelApprovalStatus": "Yes"}, "is 'Yes', expected Approved"),
         ({CONTAINERS: [{"ModelDataUrl": 1}]}, "expected a string"),
         ({f"{CONTAINERS}.0.ModelDataUrl": "s3://b/none"}, "s3://b/none is not in the local store"),
@@ -146,6 +132,11 @@ REQUESTS: dict[str, list[tuple[Json, str]]] = {
 def test_each_request_that_cannot_be_carried_out_is_named(bench: Workbench) -> None:
     """One definition has a step for each line of the table, so that it is looked at once."""
     bases = steps_of(bench)
+    # So that each refusal is of what its line changes; free members are free.
+    bases["register"] = changed(bases["register"], {f"{CONTAINERS}.0.Environment": {"any": "x"}})
+    whole = bench.definition(*bases.values())
+    executor = LocalExecutor(home=bench.home, definition=whole, images=HERE)
+    assert executor.explain("bases", {}).faults == ()
     steps, expected = [bases["make"]], {}
     for kind, lines in REQUESTS.items():
         for index, (members, reason) in enumerate(lines):
@@ -156,16 +147,6 @@ def test_each_request_that_cannot_be_carried_out_is_named(bench: Workbench) -> N
     assert sorted(found) == sorted(expected)
     assert len(problems) == len(found)
     assert {name: it for name, it in found.items() if expected[name] not in it} == {}
-
-
-def test_the_bases_of_that_table_would_run(bench: Workbench) -> None:
-    """So that each refusal is of what its line changes; free members are free."""
-    steps = steps_of(bench)
-    free = {f"{CONTAINERS}.0.Environment": {"any": "x"}}
-    steps["register"] = changed(steps["register"], free)
-    command = ["pipeline", "explain", str(bench.written(*steps.values())), "--image", "*=here"]
-    found = CliRunner().invoke(main, [*command, "--home", str(bench.home)])
-    assert found.exit_code == 0, found.output
 
 
 def json_get(name: str, path: str) -> Json:
@@ -181,12 +162,9 @@ def json_get(name: str, path: str) -> Json:
         ({"Get": "Steps.nobody.X"}, "Get Steps.nobody.X names no step of this definition"),
         ({"Get": "Steps.train.TrainingJobNam"}, "a local Training step has AlgorithmSpecification"),
         ({"Get": "Steps.train.InputDataConfig['x'].ChannelName"}, "has no 'x'"),
-        ({"Get": "Steps.make.ProcessingOutputConfig.Outputs['y'].OutputName"}, "has no 'y'"),
         ({"Get": "Steps.stop.Anything"}, "a local Fail step has"),
         ({"Get": "Steps.greet.OutputParameters['y']"}, "greet declares the OutputParameters"),
-        ({"Std:Upper": "x"}, "function Std:Upper is unknown"),
         (json_get("No", "a"), "make declares the property files ['Report']"),
-        (json_get("Report", "a["), "path 'a[' is malformed"),
     ],
 )
 def test_a_reference_to_nothing_is_named(bench: Workbench, argument: Any, reason: str) -> None:
@@ -197,7 +175,7 @@ def test_a_reference_to_nothing_is_named(bench: Workbench, argument: Any, reason
         greet | {"OutputParameters": [{"OutputName": "text", "OutputType": "String"}]},
         bench.condition("decide", bench.equals(1, 2), then=[bench.fail("stop")]),
         bench.processing("read", arguments=[argument]),
-        functions=FunctionSources(patterns=(("*", parse_handler(__file__)),)),
+        functions=(("*", parse_handler(__file__)),),
     )
     assert reason in found
 
@@ -208,14 +186,13 @@ def test_steps_that_do_not_fit_together_are_named(bench: Workbench) -> None:
     condition = bench.equals({"Get": "Steps.inner.ProcessingJobName"}, "x")
     (found,) = bench.refused(bench.condition("decide", condition, then=[bench.processing("inner")]))
     assert "wait for each other" in found
-    assert bench.refused(
+    twice, slash = bench.refused(
         bench.processing("twice"),
         bench.condition("decide", bench.equals(1, 1), then=[bench.processing("twice")]),
         bench.processing("a/b"),
-    ) == [
-        "twice: 2 steps have this name; names must be unique",
-        "'a/b': a step's name has 1 to 64 letters, digits, '-' and '_'",
-    ]
+    )
+    assert twice == "twice: 2 steps have this name; names must be unique"
+    assert slash.startswith("'a/b': a step's name has ")
     (found,) = bench.refused(
         bench.processing("make", outputs=["report", "model"], PropertyFiles=[REPORT])
     )
@@ -233,11 +210,9 @@ def test_steps_that_do_not_fit_together_are_named(bench: Workbench) -> None:
 def test_an_unknown_image_and_a_name_unfit_for_a_folder_are_refused(bench: Workbench) -> None:
     images = ImageSources(root=bench.home, patterns=(("*/processing:*", "here"),))
     (found,) = bench.refused(bench.training("train"), bench.processing("p"), images=images)
-    assert found == (
-        "train: no Python environment is named for the image registry.example/training:1: no "
-        f"pattern matches and {bench.home} has no folder training; name one, for example --image "
-        "'*training*=here'"
-    )
+    assert found.startswith("train: no Python environment is named for the image ")
+    assert f"{bench.home} has no folder training" in found
+    assert "--image '*training*=here'" in found
     with pytest.raises(ExecutionError, match=r"the pipeline's name is '\.\./x'"):
         bench.run(bench.fail("stop"), pipeline_name="../x")
 
@@ -270,23 +245,19 @@ def test_a_parameter_without_a_value_hides_no_other_refusal(bench: Workbench) ->
 
 
 def a_step(**members: Any) -> str:
-    steps = [{"Name": "a", "Type": "Fail", **members}]
-    return json.dumps({"Version": "2020-12-01", "Steps": steps})
+    return json.dumps({"Steps": [{"Name": "a", "Type": "Fail", **members}]})
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "the definition is not JSON"),
-        (b"\xff\xfe", "the definition is not JSON"),
         ("[]", "the definition is [], expected an object"),
         ('{"Version": "2020-12-01", "Steps": []}', "there is nothing to run"),
         ('{"Version": "1", "Steps": {}}', "Version is '1', expected '2020-12-01'"),
-        ('{"Version": "1", "Steps": "a"}', "Steps is 'a', expected an array"),
         ('{"Steps": [{"Type": "Fail"}]}', "a step has no Name"),
         ('{"Steps": [{"Name": "a"}]}', "a: a step needs a Type"),
         ('{"Parameters": [{"Name": "p", "Type": "Date"}]}', "parameter p: Type is 'Date'"),
-        ('{"x": NaN}', "NaN is not a JSON number"),
         (a_step(DependsOn=[{"Step": "b", "Trigger": "Odd"}]), "Trigger is 'Odd'"),
         (
             a_step(CacheConfig={"Enabled": True, "ExpireAfter": "soon"}),
@@ -309,9 +280,7 @@ def test_a_malformed_definition_says_where(text: str | bytes, reason: str) -> No
     [
         (["--data", "bucket=folder"], "--data is 'bucket=folder', expected s3://BUCKET"),
         (["--data", "s3://b=nowhere"], "--data: nowhere holds nothing"),
-        (["--env", "1X=2"], "--env is '1X=2', expected NAME=VALUE"),
         (["--env", "SURELY_UNSET"], "--env SURELY_UNSET has no value in this shell"),
-        (["--skip", "q"], "--skip: 'q' is not a step of this definition; there are p"),
         (
             [],
             "p: s3://bucket/absent is not in the local store, and no step before writes it; put "

@@ -16,7 +16,7 @@ import pytest
 from compilegate.cli.posture import posture_function, records_in, settle_failed
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local import FunctionSources, ImageSources, LocalExecutor, list_packages
+from compilegate.local import Handler, ImageSources, LocalExecutor, list_packages
 from compilegate.pipelines.deployment import local_deployment
 from compilegate.posture.contract import DAY_VARIABLE
 from compilegate.posture.records import current, decide, encoded
@@ -79,11 +79,11 @@ class Weeks:
             document = {"arm": observed.registered, "observed": json.dumps(encoded(observed))}
             (self.planted / f"{name}.json").write_text(json.dumps(document))
 
-    def functions(self) -> FunctionSources:
+    def functions(self) -> list[tuple[str, Handler]]:
         """The product's, with the modules of this checkout."""
         pattern, handler = posture_function(self.home, fresh=not self.cached)
         environment = {**handler.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return FunctionSources(((pattern, dataclasses.replace(handler, environment=environment)),))
+        return [(pattern, dataclasses.replace(handler, environment=environment))]
 
     def execute(self, week: float, **parameters: str) -> ExecutionResult:
         self.monkeypatch.setenv(DAY_VARIABLE, day(7 * week))

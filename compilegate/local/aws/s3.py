@@ -21,8 +21,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 from xml.sax.saxutils import escape, unescape
 
-from compilegate.job.files import whole_file
-from compilegate.local.errors import CapacityError, LocalRunError, ObjectStoreError
+from compilegate.job.files import NO_SPACE, whole_file
+from compilegate.local.errors import LocalRunError, ObjectStoreError
 from compilegate.local.home.object_store import ObjectStore, is_upload
 
 PIECE = 1 << 20
@@ -66,14 +66,11 @@ class BodyError(S3Error):
 
 @dataclass(frozen=True)
 class S3Request:
-    """One request for S3."""
-
     method: str
     bucket: str
     key: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Headers by lower-case name."""
     body: Iterable[bytes]
 
     @property
@@ -83,8 +80,6 @@ class S3Request:
 
 @dataclass(frozen=True)
 class Slice:
-    """A range of a file's bytes."""
-
     path: Path
     start: int
     length: int
@@ -92,8 +87,6 @@ class Slice:
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP response."""
-
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Slice = b""
@@ -115,7 +108,6 @@ def _xml_answer(element: str, status: int = 200) -> Answer:
 
 
 def xml(fields: Fields) -> str:
-    """Elements as text."""
     return "".join(
         f"<{name}>{escape(value) if isinstance(value, str) else xml(value)}</{name}>"
         for name, value in fields
@@ -155,13 +147,13 @@ class LocalS3:
             raise
         except S3Error as error:
             return failure(error)
-        except CapacityError as error:
-            return failure(S3Error(507, "InsufficientStorage", str(error)))
         except ObjectStoreError as error:
             return failure(S3Error(400, "InvalidArgument", str(error)))
         except OSError as error:
+            full = error.errno in NO_SPACE
+            status, code = (507, "InsufficientStorage") if full else (400, "InvalidArgument")
             text = f"{request.uri}: {error.strerror or error}"
-            return failure(S3Error(400, "InvalidArgument", text))
+            return failure(S3Error(status, code, text))
 
     def _answer(self, request: S3Request) -> Answer:
         if not request.bucket:

@@ -30,7 +30,6 @@ from compilegate.local.aws.s3 import (
     failure,
     xml,
 )
-from compilegate.local.aws.variables import endpoint_variables
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT
 
@@ -59,12 +58,27 @@ def aws_endpoint(
         thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
         try:
-            yield endpoint_variables(f"http://127.0.0.1:{server.server_port}", key, region)
+            yield _endpoint_variables(f"http://127.0.0.1:{server.server_port}", key, region)
         finally:
             server.stopping = True
             socket.create_connection(("127.0.0.1", server.server_port)).close()  # wakes it
             thread.join()
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _endpoint_variables(url: str, key: str, region: str) -> dict[str, str]:
+    """What leads boto3, the CLI and others to the endpoint at `url` and to nothing else."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": key,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
 
 
 class _Server(ThreadingHTTPServer):
@@ -83,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         self.server_port = self.server_address[1]
 
     def serve(self) -> None:
-        """Answer requests, asleep between them, until it is told to stop."""
+        """Answer requests, asleep between them, until `stopping`."""
         while not self.stopping:
             self.handle_request()
 
@@ -191,7 +205,7 @@ def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str]
 
 
 def _operation(headers: Mapping[str, str], content: bytes, method: str, path: str) -> str:
-    """What is called: each family of protocols says it elsewhere."""
+    """What is called: each family of protocols has it in another place."""
     target = headers.get("x-amz-target", "")
     if target:
         return target.rpartition(".")[2]
@@ -281,7 +295,6 @@ class _Joined(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """True, for the buffer over it."""
         return True
 
     def readinto(self, buffer: Any) -> int:

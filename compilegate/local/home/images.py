@@ -50,9 +50,7 @@ class Environment:
 
     python: Path
     here: bool
-    """Whether it is the running interpreter's own."""
     interpreter: str
-    """Which Python it is."""
     requirements: Path | None = None
     """What the image asks for; None where nothing says what of its packages jobs need."""
 
@@ -98,10 +96,8 @@ class UnbuiltEnvironment:
 
 
 def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnvironment:
-    """The environment for an image URI.
-
-    Raises ImageEnvironmentError, with the remedy, for an unknown one.
-    """
+    """The environment for an image URI. Raises ImageEnvironmentError, with the remedy, for an
+    unknown one."""
     for pattern, target in sources.patterns:
         if fnmatchcase(image, pattern):
             return _from_target(image, target)
@@ -118,7 +114,6 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
 
 
 def repository_name(image: str) -> str:
-    """The last part of an image URI's repository, without tag and digest."""
     return re.split(r"[:@]", image.rpartition("/")[2])[0]
 
 
@@ -210,7 +205,6 @@ def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str
 
 
 def _requirements(text: str) -> list[str]:
-    """The lines of a requirements.txt, without its comments."""
     lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 
@@ -230,7 +224,7 @@ def build_environment(
 ) -> Environment:
     """The virtual environment for a requirements.txt, built unless an earlier run has done so.
 
-    `on_building` is told the log's path before a build. A lock makes concurrent executions build
+    `on_building` gets the log's path before a build. A lock makes concurrent executions build
     it once. It is built in its final place, because a virtual environment's scripts name their
     own path; a marker written last tells a whole one from a piece.
     Raises ImageEnvironmentError with the log's path when pip fails.

@@ -7,7 +7,7 @@
                        jobs/JOB/         the jobs' sandboxes
                        alive.lock        locked as long as a runner works on the execution
 
-Every write is atomic, so whatever kills the runner, the files tell what had been finished.
+Every write is atomic, so whatever kills the runner, the files hold what had been finished.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -48,13 +47,10 @@ _STAYS_OF_A_JOB = (
 
 @dataclass(frozen=True)
 class Journal:
-    """The folder of one execution."""
-
     folder: Path
 
     @property
     def jobs(self) -> Path:
-        """The folder of the jobs' sandboxes."""
         return self.folder / "jobs"
 
     @property
@@ -70,7 +66,6 @@ class Journal:
         write_json(self.folder / "execution.json", document)
 
     def write_step(self, step: StepResult) -> None:
-        """Write the state of one step."""
         document = json.loads(json.dumps(asdict(step), default=str))  # paths become text
         write_json(self.folder / "steps" / f"{step.name}.json", document)
 
@@ -83,7 +78,6 @@ class Journal:
         return result
 
     def read_files(self) -> ExecutionResult:
-        """The execution as its files tell. Raises ExecutionError."""
         path = self.folder / "execution.json"
         try:
             raw = json.loads(path.read_bytes())
@@ -111,10 +105,8 @@ class Journal:
         return StepResult(**raw)
 
     def drop_sandboxes(self) -> None:
-        """Remove what ended jobs leave but for their logs, code and messages.
-
-        Inputs, models and outputs lie in the object store, as far as the service would store them.
-        """
+        """Remove what ended jobs leave but for their logs, code and messages. Inputs, models and
+        outputs lie in the object store, as far as the service would store them."""
         for sandbox in self.jobs.glob("*/"):
             _drop_others(sandbox, sandbox)
 
@@ -131,7 +123,6 @@ class Journal:
             yield
 
     def is_alive(self) -> bool:
-        """Whether a runner works on the execution at this moment."""
         file = try_lock(self._lock_file, shared=True)
         if file is not None:
             file.close()
@@ -149,7 +140,6 @@ class Journal:
 
 
 def _drop_others(folder: Path, sandbox: Path) -> None:
-    """Remove everything but `_KEPT_OF_A_JOB`."""
     for path in folder.iterdir():
         name = path.relative_to(sandbox).as_posix()
         is_folder = path.is_dir() and not path.is_symlink()
@@ -191,18 +181,15 @@ def new_execution(
 
 
 def journal_of(home: Path, execution_id: str) -> Journal:
-    """The journal of an execution that exists. Raises ExecutionError."""
     folder = home / "executions" / execution_id
-    if not re.fullmatch(r"[a-z0-9]+", execution_id) or not _is_execution(folder):
+    if not re.fullmatch(r"[a-z0-9]+", execution_id) or not is_execution(folder):
         raise ExecutionError(f"there is no execution {execution_id!r} in {home}")
     return Journal(folder)
 
 
 def check_writable(home: Path) -> None:
-    """Raise ExecutionError where a folder of the home may not be written to.
-
-    It is for the start: a step may take hours to get as far as the cache or the registry.
-    """
+    """Raise ExecutionError where a folder of the home may not be written to. It is for the start: a
+    step may take hours to get as far as the cache or the registry."""
     folders = [home, *(home / name for name in _FOLDERS), *(home / "registry").glob("*")]
     faults = [
         f"{folder} cannot be written to: this user has no permission"
@@ -213,47 +200,8 @@ def check_writable(home: Path) -> None:
         raise ExecutionError(*faults)
 
 
-def execution_named(home: Path, beginning: str) -> str:
-    """The ID of the execution whose ID begins so. Raises ExecutionError for none or several."""
-    known = [journal.folder.name for journal in _journals(home)]
-    found = [each for each in known if beginning and each.startswith(beginning)]
-    if not found:
-        raise ExecutionError(f"there is no execution {beginning!r} in {home}")
-    if len(found) > 1 and beginning not in found:
-        raise ExecutionError(f"several executions begin with {beginning!r}: {', '.join(found)}")
-    return beginning if beginning in found else found[0]
-
-
-def _journals(home: Path) -> list[Journal]:
-    folder = home / "executions"
-    if not folder.is_dir():
-        return []
-    # glob would take a folder that may not be read for an empty one.
-    return [Journal(path) for path in sorted(folder.iterdir()) if _is_execution(path)]
-
-
-def _is_execution(folder: Path) -> bool:
+def is_execution(folder: Path) -> bool:
     return (folder / "execution.json").is_file()
-
-
-def list_executions(home: Path) -> list[ExecutionResult]:
-    """All executions of a home, the latest first."""
-    found = [journal.read() for journal in _journals(home)]
-    return sorted(found, key=lambda result: result.started, reverse=True)
-
-
-def latest_unfinished(home: Path, pipeline_name: str) -> ExecutionResult | None:
-    """The newest execution of a pipeline that can go on, whatever ran after it: it was stopped or
-    interrupted, or one of its steps failed. What a Fail step ended would only end so again. A start
-    in the future is a wrong clock's, and comes last."""
-    now = time.time()
-    unfinished = [
-        result
-        for result in list_executions(home)
-        if result.pipeline_name == pipeline_name
-        and (result.status is ExecutionStatus.STOPPED or result.failed_by == "job")
-    ]
-    return max(unfinished, key=lambda it: (it.started <= now, it.started), default=None)
 
 
 def resumable_steps(result: ExecutionResult) -> Mapping[str, StepResult]:

@@ -10,17 +10,16 @@ stored takes the link's place: nothing is ever written through one.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.job.files import NO_SPACE, whole_file
-from compilegate.local.errors import ExecutionError, ObjectStoreError, no_space
+from compilegate.local.errors import ExecutionError, ObjectStoreError
 
 # Below this a copy costs less than the surprise of a read-only, shared file.
 _LINK_FROM_BYTES = 1 << 20
@@ -36,10 +35,8 @@ class ObjectStore:
     root: Path
 
     def path(self, uri: str) -> Path:
-        """The file or folder a URI stands for, existing or not.
-
-        Raises ObjectStoreError for anything but s3://BUCKET[/KEY] without `.` and `..` parts.
-        """
+        """The file or folder a URI stands for, existing or not. Raises ObjectStoreError for
+        anything but s3://BUCKET[/KEY] without `.` and `..` parts."""
         scheme, separator, rest = uri.partition("://")
         parts = rest.rstrip("/").split("/")
         if scheme != "s3" or not separator or not all(parts) or {".", ".."} & set(parts):
@@ -62,10 +59,8 @@ class ObjectStore:
             raise ObjectStoreError(f"{uri} cannot be read: put its files at {path}") from error
 
     def download(self, uri: str, folder: Path) -> list[Path]:
-        """Place all objects that the URI stands for into `folder`; return the files.
-
-        Raises ObjectStoreError when there is nothing at the URI.
-        """
+        """Place all objects that the URI stands for into `folder`; return the files. Raises
+        ObjectStoreError when there is nothing at the URI."""
         return [_place(file, folder / name) for file, name in self.objects(uri)]
 
     def objects(self, uri: str) -> list[tuple[Path, str]]:
@@ -81,7 +76,6 @@ class ObjectStore:
         return found
 
     def has_objects(self, uri: str) -> bool:
-        """Whether an input's URI stands for anything."""
         return any(True for _ in self._matching(uri))
 
     def _matching(self, uri: str) -> Iterator[tuple[Path, str]]:
@@ -99,10 +93,6 @@ class ObjectStore:
                 for file in _files_below(entry):
                     yield file, str(file.relative_to(path.parent))
 
-    def place(self, objects: Iterable[tuple[Path, str]], folder: Path) -> list[Path]:
-        """Place files into `folder` under these names; return where they are."""
-        return [_place(file, folder / name) for file, name in objects]
-
     def upload(self, source: Path, uri: str) -> None:
         """Store one file under `uri`; readers see the old object or the whole new one."""
         _place(source, self.path(uri), protect=True)
@@ -113,18 +103,7 @@ class ObjectStore:
             self.upload(path, f"{uri.rstrip('/')}/{path.relative_to(folder)}")
 
     def remove(self, uri: str) -> None:
-        """Remove one object; nothing happens when there is none."""
         self.path(uri).unlink(missing_ok=True)
-
-    def drop_abandoned(self, before: float) -> None:
-        """Remove what writers that were killed have left, if nobody has touched it since `before`
-        (seconds since the epoch)."""
-        for parent, _, names in os.walk(self.root):
-            for name in filter(is_upload, names):
-                path = Path(parent) / name
-                with contextlib.suppress(OSError):  # its writer lives, and has just ended
-                    if path.lstat().st_ctime < before:
-                        path.unlink()
 
     def fingerprints(self, uri: str) -> list[Fingerprint]:
         """What identifies the objects at and below `uri`, in order; empty when there are none."""
@@ -159,7 +138,7 @@ def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
                 part.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise no_space(target, source.stat().st_size) from error
+            raise OSError(error.errno, error.strerror, str(target)) from error
         raise ObjectStoreError(f"{source} cannot be stored as {target}: {error}") from error
     return target
 
@@ -185,9 +164,7 @@ def _link(source: Path, target: Path, *, may_protect: bool) -> bool:
 
 def place_data(store: ObjectStore, uri: str, where: Path) -> int:
     """Let `where`, a file or a folder, stand for what lies at `uri`; returns how many files it has.
-
-    Raises ExecutionError when it has none, or when the store holds an object of its own there.
-    """
+    Raises ExecutionError when it has none, or when the store holds an object of its own there."""
     try:
         target = store.path(uri)
     except ObjectStoreError as error:

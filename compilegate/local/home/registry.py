@@ -30,8 +30,6 @@ _NOT_DESCRIBED = ("ClientToken", "Tags")
 
 @dataclass(frozen=True)
 class ModelPackage:
-    """One version of a group."""
-
     group: str
     version: int
     description: Mapping[str, Any]
@@ -47,7 +45,6 @@ class ModelPackage:
 
     @property
     def execution_id(self) -> str:
-        """The execution that registered it."""
         return str(self.description.get("Origin", {}).get("ExecutionId", ""))
 
 
@@ -62,10 +59,8 @@ class PackageRequest:
 
 
 def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
-    """Read a resolved request.
-
-    Raises StepRequestError for what is missing, mistyped or unsupported.
-    """
+    """Read a resolved request. Raises StepRequestError for what is missing, mistyped or
+    unsupported."""
     reader = RequestReader(raw)
     if reader.has("ModelPackageName"):
         raise StepRequestError(

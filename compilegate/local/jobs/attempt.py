@@ -8,16 +8,17 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.execution.result import StepFailure
 from compilegate.job.errors import killed_by
 from compilegate.job.files import NO_SPACE
-from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
-from compilegate.local.errors import CapacityError, StepError
+from compilegate.local.errors import StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.environment import (
+    JobVariables,
     Wanted,
     base_environment,
     image_python,
@@ -28,7 +29,7 @@ from compilegate.local.jobs.environment import (
 )
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
-from compilegate.local.jobs.leases import CoreLease, GpuLease, PortLease, lease_port
+from compilegate.local.jobs.leases import Core, Lease, lease_port
 from compilegate.local.jobs.printed import final_metrics
 from compilegate.local.jobs.sandbox import ML
 
@@ -62,8 +63,6 @@ AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """How one attempt ended."""
-
     status: AttemptStatus
     exception_type: str | None
     """The exception that the service would raise for a failed attempt."""
@@ -72,68 +71,69 @@ class AttemptResult:
     properties: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class JobSlot:
-    """What a job runs with: an environment, cores, GPUs, and a handle to stop it by."""
-
-    environment: Environment
-    cores: CoreLease
-    gpus: GpuLease
-    running: RunningJob
-    grace_seconds: float
-    home: Path
-    """Folders of the environments that were installed for sources."""
-    variables: JobVariables = NO_VARIABLES
-    """What the execution adds to the job's environment."""
-
-
 class _AttemptError(Exception):
-    """The attempt did not complete."""
-
     def __init__(self, exception_type: str, why: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(why)
         self.exception_type = exception_type
         self.last_lines = tuple(last_lines)
 
 
-def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> AttemptResult:
-    """Run one attempt to its end. A failure of any kind is a result, not an exception."""
-    started, log = time.time(), job.sandbox.log
-    attempt = _Attempt(job, slot, on_line)
-    failed = attempt.failure()
-    reason = None if attempt.end is None else attempt.end.reason
-    status: AttemptStatus = "Completed" if failed is None else "Failed"
-    if reason in {"stopped", "timeout"}:
-        status = "Stopped"
-    failure = None
-    if failed is not None:
-        failure = StepFailure(str(failed), log, failed.last_lines)
-    elif (recorded := job.recorded_failure()) is not None:
-        failure = StepFailure(recorded, log)
-    outcome = JobOutcome(
-        status=status,
-        started=started,
-        ended=time.time(),
-        failure=None if failed is None else str(failed),
-        metrics=attempt.metrics,
-        timed_out=reason == "timeout",
-    )
-    return AttemptResult(
-        status=status,
-        exception_type=failed.exception_type if failed and status == "Failed" else None,
-        failure=failure,
-        properties=job.describe(outcome),
-    )
+@dataclass(kw_only=True)
+class JobAttempt:
+    """One attempt at a job, and what it runs with."""
 
+    job: Job
+    environment: Environment
+    cores: Lease[Core]
+    gpus: Lease[str]
+    running: RunningJob
+    """A handle to stop it by."""
+    variables: JobVariables
+    """What the execution adds to the job's environment."""
+    gpu_variables: Mapping[str, str]
+    """Has the job see its GPUs alone; empty on a machine without any."""
+    grace_seconds: float
+    home: Path
+    """Folders of the environments that were installed for sources."""
+    on_line: Callable[[str], None]
+    """Is called with each line that the job prints."""
+    _metrics: Sequence[Mapping[str, Any]] = ()
+    _end: JobEnd | None = None
+    """The exit, if a process of the job reached one."""
 
-class _Attempt:
-    def __init__(self, job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> None:
-        self.metrics: Sequence[Mapping[str, Any]] = ()
-        self.end: JobEnd | None = None
-        """The exit, if a process of the job reached one."""
-        self._job, self._slot, self._on_line = job, slot, on_line
+    @property
+    def log(self) -> Path:
+        return self.job.sandbox.log
 
-    def failure(self) -> _AttemptError | None:
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(self.cores.things))
+
+    def run(self) -> AttemptResult:
+        """Run it to its end. A failure of any kind is a result, not an exception."""
+        started, job = time.time(), self.job
+        failed = self._failure()
+        reason = None if self._end is None else self._end.reason
+        status: AttemptStatus = "Completed" if failed is None else "Failed"
+        if reason in {"stopped", "timeout"}:
+            status = "Stopped"
+        failure = None
+        if failed is not None:
+            failure = StepFailure(str(failed), self.log, failed.last_lines)
+        elif (recorded := job.recorded_failure()) is not None:
+            failure = StepFailure(recorded, self.log)
+        outcome = JobOutcome(
+            status=status,
+            started=started,
+            ended=time.time(),
+            failure=None if failed is None else str(failed),
+            metrics=self._metrics,
+            timed_out=reason == "timeout",
+        )
+        kind = failed.exception_type if failed and status == "Failed" else None
+        return AttemptResult(status, kind, failure, job.describe(outcome))
+
+    def _failure(self) -> _AttemptError | None:
         """Run it, and leave nothing of it but the job's folders; why it failed, if it did."""
         try:
             with lease_port() as port:
@@ -141,107 +141,90 @@ class _Attempt:
         except _AttemptError as failed:
             return failed
         except (StepError, OSError, MemoryError) as error:
-            return _unready(error, self._job.sandbox.folder)
+            return _unready(error, self.job.sandbox.folder)
         finally:
-            self._job.sandbox.drop_scratch()
+            self.job.sandbox.drop_scratch()
         return None
 
-    def _run(self, port: PortLease) -> None:
-        job, slot, sandbox = self._job, self._slot, self._job.sandbox
+    def _run(self, port: Lease[int]) -> None:
+        job, sandbox = self.job, self.job.sandbox
         sandbox.clear()
         shared = [path for path in job.stage() if path.stat().st_nlink > 1]
         inputs = stamps(shared)
         below = None
-        wanted = wanted_by(job.source_folder(), slot.environment)
+        wanted = wanted_by(job.source_folder(), self.environment)
         if wanted is not None:
-            below = slot.home / "environments" / wanted.digest
+            below = self.home / "environments" / wanted.digest
             self._install(wanted, below, port)
-        folder, image = sandbox.scratch / "python", image_python(slot.environment)
+        folder, image = sandbox.scratch / "python", image_python(self.environment)
         python = make_environment(folder, sandbox.inside(folder), image, below)
         host = None if sandbox.own_root else stamps(Path(ML).rglob("*"))
         command = self._command(python, port, () if below is None else (below,))
-        self.end = slot.running.run(command, sandbox.log, self._on_line)
+        self._end = self.running.run(command, self.log, self.on_line)
         check_unchanged(inputs, shared, _INPUT_CHANGED)
         if host is not None:
             check_unchanged(host, Path(ML).rglob("*"), HOST_CHANGED)
-        if self.end.reason != "stopped":
-            job.collect(self.end)
-            metrics = final_metrics(
-                job.metrics, sandbox.log, self.end.marks, lambda: slot.running.stopping, self._note
-            )
-            if metrics is None:
-                self.end = replace(self.end, reason="stopped")
-            self.metrics = metrics or ()
-        if not self.end.succeeded:
-            raise _failed(self.end, job)
+        if self._end.reason != "stopped":
+            job.collect(self._end)
+            self._metrics = final_metrics(job.metrics, self.log, self.on_line)
+        if not self._end.succeeded:
+            raise _failed(self._end, job)
 
-    def _install(self, wanted: Wanted, folder: Path, port: PortLease) -> None:
+    def _install(self, wanted: Wanted, folder: Path, port: Lease[int]) -> None:
         """Have what the source needs in the environment `folder`, which jobs share. pip runs as the
         job does, because what it runs is the source's."""
-        running = self._slot.running
-        lock = self._slot.home / "locks" / f"environment-{wanted.digest}.lock"
-        with one_at_a_time(lock, lambda: running.stopping) as is_mine:
+        lock = self.home / "locks" / f"environment-{wanted.digest}.lock"
+        with one_at_a_time(lock, lambda: self.running.stopping) as is_mine:
             if not is_mine:
-                self.end = JobEnd("stopped", 0)
-                raise _failed(self.end, self._job)
+                self._end = JobEnd("stopped", 0)
+                raise _failed(self._end, self.job)
             if (folder / _MARKER).is_file():
                 return
             shutil.rmtree(folder, ignore_errors=True)
-            python = make_environment(folder, str(folder), image_python(self._slot.environment))
-            self._on_line(f"installing the packages of {wanted.files} in the source")
+            python = make_environment(folder, str(folder), image_python(self.environment))
+            self.on_line(f"installing the packages of {wanted.files} in the source")
             argv = [str(python), "-m", "pip", *wanted.arguments, "--no-input"]
             command = replace(self._command(python, port, (), (folder,)), argv=argv)
-            self.end = running.run(command, self._job.sandbox.log, self._on_line)
-            if not self.end.succeeded:
+            self._end = self.running.run(command, self.log, self.on_line)
+            if not self._end.succeeded:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise _not_installed(wanted, self.end, self._job)
+                raise _not_installed(wanted, self._end, self.job)
             (folder / _MARKER).touch()
 
     def _command(
-        self, python: Path, port: PortLease, shown: Sequence[Path], shared: Sequence[Path] = ()
+        self, python: Path, port: Lease[int], shown: Sequence[Path], shared: Sequence[Path] = ()
     ) -> JobCommand:
-        """The job's own command in this environment.
-
-        `shown` and `shared` are folders that it must find even where all around them is hidden,
-        and those that it may also write to.
-        """
-        job, slot, image = self._job, self._slot, self._slot.environment
-        sandbox, cores, gpus = job.sandbox, len(slot.cores.cores), len(slot.gpus.names)
+        """The job's own command in this environment. `shown` and `shared` are folders that it must
+        find even where all around them is hidden, and those that it may also write to."""
+        job, sandbox = self.job, self.job.sandbox
+        cores, gpus = len(self.cores.things), len(self.gpus.things)
         shared = (*shared, *shared_caches().values())
         for folder in shared:
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
         # A project below /tmp is there for jobs, as one elsewhere is.
+        image = self.environment
         folders = (*image_python(image).folders, image.python.parent.parent, Path.cwd())
-        shown = (*shown, *map(Path, folders))
-        variables = base_environment(sandbox, python, cores, port.number)
+        base = base_environment(sandbox, python, cores, *port.things)
         return JobCommand(
             argv=job.argv(str(python), cores, gpus),
             working_directory=job.working_directory(),
             environment={
-                **slot.variables.merged(variables, job.variables(cores, gpus)),
-                **slot.gpus.variables,
+                **self.variables.merged(base, job.variables(cores, gpus)),
+                **self.gpu_variables,
             },
-            cpus=slot.cores.cpus,
+            cpus=self.cpus,
             max_seconds=job.max_seconds,
-            grace_seconds=slot.grace_seconds,
+            grace_seconds=self.grace_seconds,
             alias=None if sandbox.own_root else sandbox.alias,
-            view=sandbox.view(shown, shared),
-            locks=(*slot.cores.descriptors, *slot.gpus.descriptors, *port.descriptors),
+            view=sandbox.view((*shown, *map(Path, folders)), shared),
+            locks=(*self.cores.descriptors, *self.gpus.descriptors, *port.descriptors),
         )
-
-    def _note(self, sentence: str) -> None:
-        """Say what the job itself did not, in its log too."""
-        self._on_line(sentence)
-        with self._job.sandbox.log.open("a", encoding="utf-8") as log:
-            log.write(f"compilegate: {sentence}\n")
 
 
 def _unready(error: Exception, folder: Path) -> _AttemptError:
-    """Why a job could not be prepared or collected."""
     if isinstance(error, StepError):
-        is_capacity = isinstance(error, CapacityError)
-        return _AttemptError(CAPACITY_ERROR if is_capacity else CLIENT_ERROR, str(error))
+        return _AttemptError(CLIENT_ERROR, str(error))
     if isinstance(error, MemoryError):
         return _AttemptError(CAPACITY_ERROR, "no memory left to prepare or collect the job")
     if isinstance(error, OSError) and error.errno in NO_SPACE:

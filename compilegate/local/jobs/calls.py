@@ -9,39 +9,30 @@ import json
 import os
 import shutil
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from compilegate.document.model import OutputParameter, matches
+from compilegate.document.model import OutputParameter, Step, matches
 from compilegate.document.reading import refuse_constant
 from compilegate.execution.result import StepFailure
-from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import StepRequestError
 from compilegate.local.jobs.attempt import AttemptResult
+from compilegate.local.jobs.environment import JobVariables
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
 
 _PROGRAM = Path(__file__).with_name("invoke.py")
+_REQUEST, _RESULT, _LOG = "request.json", "result.json", "log.txt"
 DEFAULT_HANDLER = "lambda_handler"
 
 
 @dataclass(frozen=True)
 class Handler:
-    """A Python function in a file, and environment variables for it."""
-
     file: Path
     function: str = DEFAULT_HANDLER
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FunctionSources:
-    """Which handler stands for the functions whose ARN matches a pattern; the first that does."""
-
-    patterns: Sequence[tuple[str, Handler]] = ()
 
 
 def parse_handler(text: str) -> Handler:
@@ -57,9 +48,9 @@ def parse_handler(text: str) -> Handler:
     return Handler(Path(file), function)
 
 
-def find_handler(arn: str, sources: FunctionSources) -> Handler:
+def find_handler(arn: str, sources: Sequence[tuple[str, Handler]]) -> Handler:
     """The handler that stands for a function. Raises StepRequestError where none does."""
-    for pattern, handler in sources.patterns:
+    for pattern, handler in sources:
         if fnmatchcase(arn, pattern):
             if not handler.file.is_file():
                 raise StepRequestError(
@@ -73,13 +64,15 @@ def find_handler(arn: str, sources: FunctionSources) -> Handler:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call(ABC):
-    """One call: a process of its own, on any core, with a folder for what it reads and writes."""
+class Call:
+    """A process of its own, on any core, with a folder for what it reads and writes."""
 
-    kind: ClassVar[str]
-    seconds: ClassVar[int]
+    kind: str
+    argv: Sequence[str]
+    working_directory: Path
+    variables: Mapping[str, str]
+    seconds: int
     """After so many it is stopped."""
-
     request: Mapping[str, Any]
     """What it reads, a function's event for one."""
     outputs: Sequence[OutputParameter]
@@ -88,24 +81,13 @@ class Call(ABC):
 
     @property
     def log(self) -> Path:
-        """What it prints."""
-        return self.folder / "log.txt"
-
-    @property
-    def request_file(self) -> Path:
-        """The file of its request, as JSON."""
-        return self.folder / "request.json"
-
-    @property
-    def result(self) -> Path:
-        """The file of what it returns, as JSON."""
-        return self.folder / "result.json"
+        return self.folder / _LOG
 
     def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
         """Call it. A failure of any kind is a result, not an exception."""
         end: JobEnd | None = None
         try:
-            end = running.run(self._command(), self.log, on_line)
+            end = running.run(self._prepare(), self.log, on_line)
             if end.succeeded:
                 return AttemptResult("Completed", None, None, self._properties())
             why = f"the {self.kind} {self._why(end)}"
@@ -117,22 +99,17 @@ class Call(ABC):
         failure = StepFailure(why, self.log, () if end is None else end.last_lines)
         return AttemptResult("Stopped" if is_stopped else "Failed", None, failure, {})
 
-    @abstractmethod
-    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
-        """The program with its arguments, where it starts, and its variables."""
-
-    def _command(self) -> JobCommand:
+    def _prepare(self) -> JobCommand:
         """Write what the call reads into its folder, which is emptied; how to start it."""
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "tmp").mkdir(parents=True)
         text = json.dumps(dict(self.request), allow_nan=False)
-        self.request_file.write_text(text, encoding="utf-8")
+        (self.folder / _REQUEST).write_text(text, encoding="utf-8")
         alias = short_name(self.folder / "tmp")
-        argv, working_directory, variables = self._program()
         return JobCommand(
-            argv=argv,
-            working_directory=str(working_directory),
-            environment={"PYTHONUNBUFFERED": "1", "TMPDIR": str(alias.name), **variables},
+            argv=self.argv,
+            working_directory=str(self.working_directory),
+            environment={"PYTHONUNBUFFERED": "1", "TMPDIR": str(alias.name), **self.variables},
             cpus=(),
             max_seconds=self.seconds,
             grace_seconds=self.grace_seconds,
@@ -143,30 +120,92 @@ class Call(ABC):
         """What later steps read of it: what it gave, and a command's request for the rest. Raises
         StepRequestError."""
         found: Any = {}
+        result = self.folder / _RESULT
         try:
-            if self.result.is_file():
-                found = json.loads(self.result.read_bytes(), parse_constant=refuse_constant)
+            if result.is_file():
+                found = json.loads(result.read_bytes(), parse_constant=refuse_constant)
         except (OSError, ValueError, RecursionError) as error:
             raise StepRequestError(
-                f"the result of the {self.kind}, {self.result}, cannot be read: {error}"
+                f"the result of the {self.kind}, {result}, cannot be read: {error}"
             ) from error
         if not isinstance(found, dict):
             raise StepRequestError(
-                f"the {self.kind} wrote {found!r:.60} to {self.result}, expected an object"
+                f"the {self.kind} wrote {found!r:.60} to {result}, expected an object"
             )
         if self.outputs or "OutputParameters" in found:
-            found["OutputParameters"] = _checked(
-                found.get("OutputParameters"), self.outputs, self.kind
-            )
+            given = found.get("OutputParameters")
+            found["OutputParameters"] = _checked(given, self.outputs, self.kind)
         return {**(self.request if self.kind == "command" else {}), **found}
 
     def _why(self, end: JobEnd) -> str:
+        printed = next((line for line in reversed(end.last_lines) if line.strip()), "")
         reasons = {
             "not started": f"could not be started: {end.error}",
             "timeout": f"ran longer than {self.seconds} seconds",
             "stopped": "was stopped",
+            "exited": f"failed: {printed}" if self.kind == "function" and printed else None,
         }
-        return reasons.get(end.reason, f"ended with code {end.code}")
+        return reasons[end.reason] or f"ended with code {end.code}"
+
+
+def function_call(
+    step: Step,
+    arn: str,
+    handler: Handler,
+    *,
+    request: Mapping[str, Any],
+    folder: Path,
+    grace_seconds: float,
+    variables: JobVariables,
+) -> Call:
+    """The call of a Lambda step's handler; the execution's `variables` lead it to the store."""
+    seconds = 600  # what SageMaker Pipelines gives a function
+    code = [str(handler.file.resolve()), handler.function, arn]
+    files = [str(folder / _REQUEST), str(folder / _RESULT), str(seconds)]
+    return Call(
+        kind="function",
+        argv=[sys.executable, str(_PROGRAM), *code, *files],
+        working_directory=folder,
+        variables={**variables.merged(_shell_variables(), {}), **handler.environment},
+        seconds=seconds,
+        request=request,
+        outputs=step.output_parameters,
+        folder=folder,
+        grace_seconds=grace_seconds,
+    )
+
+
+def command_call(
+    step: Step,
+    command: str,
+    *,
+    request: Mapping[str, Any],
+    objects: Path,
+    folder: Path,
+    grace_seconds: float,
+) -> Call:
+    """The run of a step's command, by /bin/sh in the folder that `compilegate run` was started in.
+
+    It reads the step's request from $COMPILEGATE_REQUEST, finds objects below $COMPILEGATE_S3, and
+    may write what the step gives, a JSON object, to $COMPILEGATE_RESULT.
+    """
+    own = {
+        "COMPILEGATE_STEP": step.name,
+        "COMPILEGATE_REQUEST": str(folder / _REQUEST),
+        "COMPILEGATE_RESULT": str(folder / _RESULT),
+        "COMPILEGATE_S3": str(objects),
+    }
+    return Call(
+        kind="command",
+        argv=["/bin/sh", "-c", command],
+        working_directory=Path.cwd(),
+        variables={**_shell_variables("VIRTUAL_ENV"), **own},
+        seconds=432_000,  # five days, the service's own limit of a processing job
+        request=request,
+        outputs=step.output_parameters,
+        folder=folder,
+        grace_seconds=grace_seconds,
+    )
 
 
 def _shell_variables(*names: str) -> dict[str, str]:
@@ -175,58 +214,7 @@ def _shell_variables(*names: str) -> dict[str, str]:
     return {name: os.environ[name] for name in passed_on if name in os.environ}
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunctionCall(Call):
-    """One call of a Lambda step's handler."""
-
-    kind = "function"
-    seconds = 600  # what SageMaker Pipelines gives a function
-
-    arn: str
-    handler: Handler
-    variables: JobVariables = NO_VARIABLES
-    """What the execution adds to the function's environment."""
-
-    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
-        handler = [str(self.handler.file.resolve()), self.handler.function]
-        files = [str(self.request_file), str(self.result)]
-        argv = [sys.executable, str(_PROGRAM), *handler, self.arn, *files, str(self.seconds)]
-        variables = self.variables.merged(_shell_variables(), {})
-        return argv, self.folder, {**variables, **self.handler.environment}
-
-    def _why(self, end: JobEnd) -> str:
-        printed = next((line for line in reversed(end.last_lines) if line.strip()), "")
-        return f"failed: {printed}" if end.reason == "exited" and printed else super()._why(end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandCall(Call):
-    """One run of a step's command, by /bin/sh in the folder that `compilegate run` was started in.
-
-    It reads the step's request from $COMPILEGATE_REQUEST, finds objects below $COMPILEGATE_S3, and
-    may write what the step gives, a JSON object, to $COMPILEGATE_RESULT.
-    """
-
-    kind = "command"
-    seconds = 432_000  # five days, the service's own limit of a processing job
-
-    step: str
-    command: str
-    objects: Path
-
-    def _program(self) -> tuple[list[str], Path, dict[str, str]]:
-        own = {
-            "COMPILEGATE_STEP": self.step,
-            "COMPILEGATE_REQUEST": str(self.request_file),
-            "COMPILEGATE_RESULT": str(self.result),
-            "COMPILEGATE_S3": str(self.objects),
-        }
-        variables = {**_shell_variables("VIRTUAL_ENV"), **own}
-        return ["/bin/sh", "-c", self.command], Path.cwd(), variables
-
-
 def _checked(returned: Any, declared: Sequence[OutputParameter], kind: str) -> dict[str, Any]:
-    """The declared outputs of what a call returned. Raises StepRequestError."""
     names = [output.name for output in declared]
     if declared and not isinstance(returned, dict):
         raise StepRequestError(

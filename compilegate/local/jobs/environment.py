@@ -21,9 +21,9 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -49,6 +49,45 @@ _INHERITED = re.compile(
     rf"{VISIBLE_GPUS_VARIABLE}|{MACHINE_VARIABLE}|PIP_(INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|"
     r"NO_INDEX|CONSTRAINT|CERT|CLIENT_CERT|PROXY|TRUSTED_HOST|CONFIG_FILE)"
 )
+
+# What could lead a job to an account: kept out, wherever it comes from, unless --env passes it.
+_CHOOSES_ACCOUNT = re.compile(
+    r"AWS_((ENDPOINT_URL|CONTAINER_|SSO_|WEB_IDENTITY_|ROLE_|EC2_METADATA_).*"
+    r"|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|SECURITY_TOKEN|CREDENTIAL_EXPIRATION"
+    r"|PROFILE|DEFAULT_PROFILE|CONFIG_FILE|SHARED_CREDENTIALS_FILE"
+    r"|IGNORE_CONFIGURED_ENDPOINT_URLS)"
+)
+
+
+@dataclass(frozen=True)
+class JobVariables:
+    """What an execution adds to the environment of each of its jobs."""
+
+    aws: Mapping[str, str] = field(default_factory=dict)
+    """The endpoint here and its key; they win over what the definition says."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Variables from --env, which override all others."""
+
+    def merged(self, base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+        """A job's environment; `own` is what its request and its container's contract say."""
+        harmless = {
+            name: value for name, value in own.items() if not _CHOOSES_ACCOUNT.fullmatch(name)
+        }
+        merged = {**base, **harmless}
+        for name, value in self.aws.items():
+            if _CHOOSES_ACCOUNT.fullmatch(name) or name not in merged:
+                merged[name] = value
+        if self.aws:
+            _bypass_proxies(merged)
+        return {**merged, **self.given}
+
+
+def _bypass_proxies(variables: dict[str, str]) -> None:
+    """Through a proxy this machine's own address would be the proxy's."""
+    for name in ("no_proxy", "NO_PROXY"):
+        hosts = variables.get(name, "")
+        if _HERE not in hosts.split(","):
+            variables[name] = f"{hosts},{_HERE}" if hosts else _HERE
 
 
 def base_environment(sandbox: Sandbox, python: Path, cores: int, port: int) -> dict[str, str]:
@@ -237,10 +276,8 @@ class Wanted:
     """What pip has to do for a source."""
 
     arguments: tuple[str, ...]
-    """pip's, in the source's folder."""
     digest: str
     files: str
-    """The files that name it."""
 
 
 def wanted_by(source: Path | None, image: Environment) -> Wanted | None:

@@ -28,12 +28,10 @@ class Context:
         self._end = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the call is stopped."""
         return max(0, int(1000 * (self._end - time.monotonic())))
 
 
 def main() -> None:
-    """Load, call, write what it returned."""
     file, function, arn, event_file, result_file, seconds = sys.argv[1:]
     sys.path[0] = str(Path(file).parent)
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)

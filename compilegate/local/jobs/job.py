@@ -6,14 +6,13 @@ A job on N instances is N times the processes on one host, this machine.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from compilegate.document.expressions import Unresolved
-from compilegate.local.errors import ObjectStoreError, StepRequestError
+from compilegate.local.errors import StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.leases import gpus_wanted
@@ -21,19 +20,17 @@ from compilegate.local.jobs.sandbox import HOST, ML, Sandbox, Sandboxes, contain
 from compilegate.local.requests import ACCOUNT, INSTEAD, RequestReader, iso_time
 
 PYTHON_NAMES = ("python", "python3")
-_MANIFEST, _SHARDED, _REPLICATED = "ManifestFile", "ShardedByS3Key", "FullyReplicated"
+_SHARDED, _REPLICATED = "ShardedByS3Key", "FullyReplicated"
 _MOST_INSTANCES = 16
 _GROUP = "homogeneousCluster"
 
 
 @dataclass(frozen=True)
 class Input:
-    """Objects that appear in the folder `local_path` of the container: those at and below a URI, or
-    those that a manifest there names."""
+    """The objects at and below a URI, in the folder `local_path` of the container."""
 
     uri: str
     local_path: str
-    is_manifest: bool = False
     distribution: str = _REPLICATED
     """S3DataDistributionType; the one host here gets all objects."""
     name: str = ""
@@ -53,10 +50,8 @@ class JobOutcome:
     """How a job ended, for its Describe* response."""
 
     status: str
-    """Completed, Failed or Stopped."""
     started: float
     ended: float
-    """Seconds since the epoch."""
     failure: str | None
     metrics: Sequence[Mapping[str, Any]]
     timed_out: bool
@@ -114,11 +109,9 @@ class Job:
 
     @property
     def output_prefixes(self) -> tuple[str, ...]:
-        """Prefixes of the job's results."""
         return tuple(each.uri for each in self.outputs)
 
     def output_uris(self) -> Sequence[str]:
-        """URIs of the results, once stored."""
         return self.output_prefixes
 
     @property
@@ -136,9 +129,7 @@ class Job:
         self.write_config("resourceconfig", self.resource_config())
         files = []
         for each in self.inputs:
-            list_objects = _manifest_entries if each.is_manifest else ObjectStore.objects
-            folder = self.sandbox.make(each.local_path)
-            files += self.store.place(list_objects(self.store, each.uri), folder)
+            files += self.store.download(each.uri, self.sandbox.make(each.local_path))
         return files
 
     def write_config(self, name: str, content: Mapping[str, Any]) -> None:
@@ -159,7 +150,6 @@ class Job:
         }
 
     def argv(self, python: str, cores: int, gpus: int) -> list[str]:
-        """The program and its arguments, container paths rewritten."""
         del cores, gpus
         program, *rest = self.entrypoint
         if program.rpartition("/")[2] in PYTHON_NAMES:  # the image's, wherever the image has it
@@ -167,7 +157,6 @@ class Job:
         return [self.sandbox.rewrite(part) for part in (program, *rest, *self.arguments)]
 
     def variables(self, cores: int, gpus: int) -> dict[str, str]:
-        """The environment variables beyond those that every job has."""
         del cores, gpus
         name, arn = self.identity.values()
         prefix = f"{self.kind.upper()}_JOB"
@@ -178,7 +167,6 @@ class Job:
         return {name: self.sandbox.rewrite(value) for name, value in texts.items()}
 
     def working_directory(self) -> str:
-        """The program's working directory, as the job sees it."""
         return self.sandbox.inside(self.sandbox.path(ML / self.start_folder))
 
     def source_folder(self) -> Path | None:
@@ -192,7 +180,6 @@ class Job:
             self.store_outputs()
 
     def store_outputs(self) -> None:
-        """Store every output's folder."""
         for output in self.outputs:
             self.store.upload_folder(self.sandbox.path(output.local_path), output.uri)
 
@@ -209,7 +196,6 @@ class Job:
         return None
 
     def describe(self, outcome: JobOutcome) -> dict[str, Any]:
-        """The Describe* response."""
         started, ended = iso_time(outcome.started), iso_time(outcome.ended)
         return {
             **self.raw,
@@ -242,7 +228,6 @@ class ProcessingJob(Job):
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingJob:
-    """Read a resolved request. Raises StepRequestError."""
     reader = RequestReader(raw)
     application = reader.section("AppSpecification")
     entrypoint = tuple(application.texts("ContainerEntrypoint"))
@@ -307,35 +292,13 @@ def read_instances(resources: RequestReader) -> tuple[str, int]:
 def read_input(
     s3: RequestReader, local_path: str, name: str = "", content_type: str | None = None
 ) -> Input:
-    """An S3DataSource or S3Input. Raises StepRequestError."""
-    is_manifest = s3.one_of("S3DataType", "S3Prefix", _MANIFEST) == _MANIFEST
+    s3.one_of("S3DataType", "S3Prefix")
     distribution = s3.one_of("S3DataDistributionType", _REPLICATED, _SHARDED)
-    return Input(s3.uri("S3Uri"), local_path, is_manifest, distribution, name, content_type)
+    return Input(s3.uri("S3Uri"), local_path, distribution, name, content_type)
 
 
 def _local_path(reader: RequestReader) -> str:
-    """The LocalPath of an input or output. Raises StepRequestError."""
     path = reader.text("LocalPath")
     if not isinstance(path, Unresolved):
         container_path(path)
     return path
-
-
-def _manifest_entries(store: ObjectStore, uri: str) -> list[tuple[Path, str]]:
-    """The files that a manifest names, each with its key below the prefix."""
-    try:
-        read: Any = json.loads(store.read(uri))
-    except (ValueError, RecursionError):
-        read = None
-    match read:
-        case [{"prefix": str(prefix)}, *keys] if all(isinstance(key, str) for key in keys):
-            found = [(store.path(prefix + key), key) for key in keys]
-        case _:
-            expected = 'a JSON list of {"prefix": "s3://..."} and keys below it'
-            raise StepRequestError(f"the manifest {uri} is not {expected}")
-    if not found:
-        raise ObjectStoreError(f"the manifest {uri} names no objects")
-    for file, key in found:
-        if not file.is_file():
-            raise ObjectStoreError(f"{prefix}{key}, which the manifest {uri} names, is absent")
-    return found

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +20,6 @@ from compilegate.local.jobs.printed import LineReader
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
-_MARK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,13 @@ class Alias:
 
 
 def short_name(folder: Path) -> Alias:
-    """A name that nobody else has."""
     return Alias(Path(tempfile.gettempdir()) / f"job-{secrets.token_hex(6)}", folder)
 
 
 @dataclass(frozen=True)
 class JobCommand:
-    """What to start, where, with which environment and on which CPUs."""
-
     argv: Sequence[str]
     working_directory: str
-    """The path that the job sees."""
     environment: Mapping[str, str]
     cpus: Sequence[int]
     max_seconds: float
@@ -93,12 +86,8 @@ class JobEnd:
     reason: str
     """exited, stopped, timeout, not started."""
     code: int
-    """Exit code; negative for a signal."""
     error: str = ""
-    """Why it was not started, if it was not."""
     last_lines: tuple[str, ...] = ()
-    marks: tuple[tuple[int, float], ...] = ()
-    """About once a second, how long the log was in bytes, and when (seconds since the epoch)."""
 
     @property
     def succeeded(self) -> bool:
@@ -116,18 +105,11 @@ class RunningJob:
 
     @property
     def stopping(self) -> bool:
-        """Whether its end was requested."""
         return bool(self._sent)
 
-    def stop(self) -> None:
-        """Stop the job: SIGTERM to its processes, SIGKILL after its grace period."""
-        self._send(b"s")
-
-    def kill(self) -> None:
-        """Stop the job at once: SIGKILL to its processes."""
-        self._send(b"k")
-
-    def _send(self, word: bytes) -> None:
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop the job: SIGTERM to its processes, SIGKILL after its grace period or `at_once`."""
+        word = b"k" if at_once else b"s"
         with self._lock:
             self._sent += word
             self._write(word)
@@ -141,7 +123,6 @@ class RunningJob:
         """Run one process of the job to its end; its output is added to `log`, and goes by line to
         `on_line`."""
         last: deque[str] = deque(maxlen=_TAIL_LINES)
-        marks: list[tuple[int, float]] = []
 
         def read_line(line: str) -> None:
             last.append(line)
@@ -167,12 +148,7 @@ class RunningJob:
                 self._write(self._sent)
             try:
                 lines = LineReader(read_line)
-                offset = log_file.seek(0, os.SEEK_END)
-                marks.append((offset, time.time()))
                 while chunk := output.read(65536):
-                    if time.time() - marks[-1][1] >= _MARK_SECONDS:
-                        marks.append((offset, time.time()))
-                    offset += len(chunk)
                     log_file.write(chunk)
                     lines.feed(chunk)
                 lines.end()
@@ -180,7 +156,7 @@ class RunningJob:
             finally:
                 with self._lock:
                     self._lifeline = None
-        return replace(_job_end(end), last_lines=tuple(last), marks=tuple(marks))
+        return replace(_job_end(end), last_lines=tuple(last))
 
 
 def _job_end(report: str) -> JobEnd:

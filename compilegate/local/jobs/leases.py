@@ -20,7 +20,7 @@ import sys
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Generic, Self, TypeVar
 
 from compilegate.job.files import try_lock
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
@@ -28,20 +28,19 @@ from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 _SYSFS = Path("/sys/devices/system/cpu")
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 """The driver's list of GPUs that this system, or this container, may use."""
-_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""Numbers mean what they mean to nvidia-smi; CUDA by itself counts from the fastest on."""
 _WITH_GPUS = re.compile(r"ml\.(p|g|gr)\d")
 
 Core = tuple[int, ...]
 """The CPU ids of one physical core, ascending."""
-_Thing = TypeVar("_Thing", bound=Hashable)
+Thing = TypeVar("Thing", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Lease:
-    """What a job holds until `release`."""
+class Lease(Generic[Thing]):
+    """Cores, GPUs or ports that a job holds until `release`."""
 
-    files: tuple[IO[bytes] | socket.socket, ...]
+    things: tuple[Thing, ...] = ()
+    files: tuple[IO[bytes] | socket.socket, ...] = ()
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -49,7 +48,6 @@ class Lease:
         return tuple(file.fileno() for file in self.files)
 
     def release(self) -> None:
-        """Give back what is held."""
         for file in self.files:
             file.close()
 
@@ -60,41 +58,35 @@ class Lease:
         self.release()
 
 
-class _Pool:
-    """Things of this machine that one execution, the `holder`, leases in competition with others:
-    each has a lock file in a folder, with the names of those who hold it."""
+class Pool(Generic[Thing]):
+    """What one execution, the `holder`, leases in competition with others: `locks` has the lock
+    file of each thing, with the names of those who hold it."""
 
-    def __init__(self, folder: Path, holder: str) -> None:
-        self._folder, self._holder = folder, holder
-        self._refused_by: set[str] = set()
-
-    @property
-    def refused_by(self) -> frozenset[str]:
+    def __init__(self, locks: Mapping[Thing, Path], holder: str = "") -> None:
+        self._locks, self._holder = locks, holder
+        self.refused_by: set[str] = set()
         """The other executions that stood in the way of the latest lease."""
-        return frozenset(self._refused_by)
 
-    def _take(
-        self, named: Mapping[_Thing, str], at_least: int, at_most: int, *, shared: bool = False
-    ) -> dict[_Thing, IO[bytes]] | None:
-        """The first things that are free, with their locked files; None where there are too few.
-        `named` has the lock of each."""
-        held: dict[_Thing, IO[bytes]] = {}
-        self._refused_by.clear()
-        for thing, name in named.items():
-            if len(held) == at_most:
+    def acquire(self, count: int, *, shared: bool = False) -> Lease[Thing] | None:
+        """`count` things that nobody else uses, or None when fewer are free. With `shared`, up to
+        `count` that others may share, or None when all are in exclusive use."""
+        held: dict[Thing, IO[bytes]] = {}
+        self.refused_by.clear()
+        # From the other end than exclusive leases, so that the two kinds seldom meet.
+        for thing in reversed(tuple(self._locks)) if shared else self._locks:
+            if len(held) == count:
                 break
-            file = self._lock(name, shared=shared)
+            file = self._lock(self._locks[thing], shared=shared)
             if file is not None:
                 held[thing] = file
-        if len(held) >= at_least:
-            return held
+        if len(held) >= (1 if shared else count):
+            return Lease(tuple(each for each in self._locks if each in held), tuple(held.values()))
         for file in held.values():
             file.close()
         return None
 
-    def _lock(self, name: str, *, shared: bool) -> IO[bytes] | None:
+    def _lock(self, path: Path, *, shared: bool) -> IO[bytes] | None:
         """The open file, locked; None where somebody else holds it."""
-        path = self._folder / f"{name}.lock"
         file = try_lock(path)
         if file is not None:  # nobody else has it: the names are of those who had it before
             file.truncate(0)
@@ -104,11 +96,29 @@ class _Pool:
             file = try_lock(path, shared=True)
         if file is None:
             names = path.read_text(encoding="ascii", errors="replace").split()
-            self._refused_by |= {*names} - {self._holder}
+            self.refused_by |= {*names} - {self._holder}
             return None
         with contextlib.suppress(OSError):  # a full disk costs a name, not the lock
             os.write(file.fileno(), f"{self._holder}\n".encode())
         return file
+
+
+def core_pool(cores: Sequence[Core], folder: Path, holder: str = "") -> Pool[Core]:
+    """The cores that an execution may use; `folder` has the locks."""
+    # Executions may see different CPUs of one core; its lowest id on this machine names it.
+    names = {core: min(_siblings(core[0], _SYSFS)) for core in cores}
+    return Pool({core: folder / f"core-{name}.lock" for core, name in names.items()}, holder)
+
+
+def gpu_pool(gpus: Sequence[str], folder: Path, holder: str = "") -> Pool[str]:
+    """The GPUs that an execution may use, as CUDA_VISIBLE_DEVICES names them."""
+    names = {gpu: re.sub(r"[^A-Za-z0-9.-]", "_", gpu) for gpu in gpus}
+    return Pool({gpu: folder / f"gpu-{name}.lock" for gpu, name in names.items()}, holder)
+
+
+def gpu_variables(gpus: Sequence[str]) -> dict[str, str]:
+    """Has a job see these GPUs and no others; their numbers are nvidia-smi's, not CUDA's own."""
+    return {VISIBLE_GPUS_VARIABLE: ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def available_cpus() -> frozenset[int]:
@@ -133,48 +143,11 @@ def _siblings(cpu: int, sysfs: Path) -> set[int]:
 
 
 def _parse_cpu_list(text: str) -> set[int]:
-    """The ids in the kernel's notation, such as `0-3,8`."""
     ids: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         ids.update(range(int(first), int(last or first) + 1))
     return ids
-
-
-@dataclass(frozen=True)
-class CoreLease(Lease):
-    """Cores that a job holds until `release`."""
-
-    cores: tuple[Core, ...]
-
-    @property
-    def cpus(self) -> tuple[int, ...]:
-        """The CPU ids of all cores, for the job's affinity."""
-        return tuple(cpu for core in self.cores for cpu in core)
-
-
-class CorePool(_Pool):
-    """The cores that an execution may use."""
-
-    def __init__(self, cores: Sequence[Core], lock_folder: Path, holder: str = "") -> None:
-        super().__init__(lock_folder, holder)
-        self.cores = tuple(cores)
-        # Executions may see different CPUs of one core; its lowest id on this machine names it.
-        self._names = {core: f"core-{min(_siblings(core[0], _SYSFS))}" for core in cores}
-
-    def acquire_exclusive(self, count: int) -> CoreLease | None:
-        """`count` cores that nobody else uses, or None when there are not as many right now."""
-        return _core_lease(self._take(self._names, count, count))
-
-    def acquire_shared(self, count: int) -> CoreLease | None:
-        """Up to `count` cores that no Training job uses, or None when it uses them all."""
-        # From the other end than exclusive leases, so that the two kinds seldom meet.
-        backwards = dict(reversed(self._names.items()))
-        return _core_lease(self._take(backwards, 1, count, shared=True))
-
-
-def _core_lease(held: Mapping[Core, IO[bytes]] | None) -> CoreLease | None:
-    return None if held is None else CoreLease(tuple(held.values()), tuple(sorted(held)))
 
 
 def gpus_here(variables: Mapping[str, str], count: int | None = None) -> tuple[str, ...]:
@@ -215,44 +188,8 @@ def gpus_wanted(instance_type: str, processes: int) -> int:
     return 0 if has_none else processes
 
 
-@dataclass(frozen=True)
-class GpuLease(Lease):
-    """GPUs that a job holds until `release`."""
-
-    names: tuple[str, ...]
-    variables: Mapping[str, str]
-    """Has the job see these and no others; empty on a machine without any."""
-
-
-class GpuPool(_Pool):
-    """The GPUs that an execution may use."""
-
-    def __init__(self, names: Sequence[str], lock_folder: Path, holder: str = "") -> None:
-        """`names` are those that CUDA_VISIBLE_DEVICES takes: numbers, or UUIDs."""
-        super().__init__(lock_folder, holder)
-        self._names = {name: f"gpu-{re.sub(r'[^A-Za-z0-9.-]', '_', name)}" for name in names}
-
-    def acquire(self, count: int) -> GpuLease | None:
-        """`count` GPUs that nobody else uses, or None when there are not as many right now; an
-        empty lease on a machine without any."""
-        if not self._names:
-            return GpuLease((), (), {})
-        held = self._take(self._names, count, count)
-        if held is None:
-            return None
-        seen = {VISIBLE_GPUS_VARIABLE: ",".join(held), **_ORDER}
-        return GpuLease(tuple(held.values()), tuple(held), seen)
-
-
-@dataclass(frozen=True)
-class PortLease(Lease):
-    """A port of this machine at which the processes of one job meet."""
-
-    number: int
-
-
-def lease_port() -> PortLease:
-    """A port that nobody else is given.
+def lease_port() -> Lease[int]:
+    """A port at which the processes of one job meet, and that no other job is given.
 
     Its socket is bound and does not listen, so that the job can bind it too: servers set
     SO_REUSEADDR. Only Linux allows that; elsewhere the port is one that was free a moment ago.
@@ -262,6 +199,6 @@ def lease_port() -> PortLease:
     bound.bind(("", 0))
     number: int = bound.getsockname()[1]
     if sys.platform == "linux":
-        return PortLease((bound,), number)
+        return Lease((number,), (bound,))
     bound.close()
-    return PortLease((), number)
+    return Lease((number,))

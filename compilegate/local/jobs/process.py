@@ -57,7 +57,7 @@ class Lifeline:
         self.heard = b""
 
     def listen(self, wakeup: int, seconds: float) -> None:
-        """Wait until something is said or a child has ended, at most so long."""
+        """Wait until a word comes or a child has ended, at most so long."""
         readable, _, _ = select.select([*self._descriptors, wakeup], [], [], seconds)
         if wakeup in readable:
             os.read(wakeup, 4096)
@@ -69,7 +69,6 @@ class Lifeline:
 
 
 def main() -> None:
-    """Run one job to its end."""
     options, argv = json.loads(sys.argv[1]), sys.argv[2:]
     for descriptor in options["locks"]:
         os.set_inheritable(descriptor, False)
@@ -297,7 +296,7 @@ def _signal_group(job: int, number: int) -> None:
 def _kill_descendants() -> None:
     """Kill what left the job's process group: as subreaper, this process has inherited it."""
     while True:
-        for child in children_of(os.getpid()):
+        for child in _children_of(os.getpid()):
             os.kill(child, signal.SIGKILL)  # at worst a zombie: nobody else waits for it
         try:
             os.waitpid(-1, 0)
@@ -305,7 +304,7 @@ def _kill_descendants() -> None:
             return
 
 
-def children_of(parent: int) -> list[int]:
+def _children_of(parent: int) -> list[int]:
     """Children of a process, from every process's stat file, which any kernel has: one that was
     missed would be waited for, and not killed."""
     found = []

@@ -22,7 +22,7 @@ from typing import Any
 
 from compilegate.job.files import NO_SPACE
 from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
-from compilegate.local.errors import SourceArchiveError, StepRequestError, no_space
+from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View, short_name
 
@@ -44,35 +44,18 @@ _REQUIREMENTS = "requirements.txt"
 
 
 @dataclass(frozen=True)
-class Root:
-    """How jobs find /opt/ml."""
-
-    own: bool
-    """Whether a job gets a root of its own (a mount namespace); if not, paths are rewritten."""
-    sentence: str
-    """A sentence for the terminal."""
-
-
-OWN_ROOT = Root(
-    own=True,
-    sentence=(
-        "each job has its own root with /opt/ml; the rest of this machine is read-only to it"
-    ),
-)
-
-
-@dataclass(frozen=True)
 class Sandboxes:
     """Makes the sandboxes of an execution's jobs."""
 
     folder: Path
-    root: Root
+    own_root: bool
+    """Whether a job gets a root of its own (a mount namespace); if not, paths are rewritten."""
     shared: Sequence[Path] = ()
     """Folders of this machine that a job with its own root may write to, too."""
 
     def make(self, name: str, local_paths: Iterable[str] = ()) -> Sandbox:
         """The sandbox of the job of that name, which uses these folders beside /opt/ml."""
-        return Sandbox(self.folder / name, local_paths, own_root=self.root.own, shared=self.shared)
+        return Sandbox(self.folder / name, local_paths, own_root=self.own_root, shared=self.shared)
 
 
 class Sandbox:
@@ -108,20 +91,16 @@ class Sandbox:
         self._mapped = re.compile(rf"(?<![\w./\-])(?:{any_root})(?![\w.\-])")
 
     def path(self, where: str | PurePosixPath) -> Path:
-        """The folder or file here that a container path stands for.
-
-        Raises StepRequestError for a path that is relative or climbs with `..`.
-        """
+        """The folder or file here that a container path stands for. Raises StepRequestError for a
+        path that is relative or climbs with `..`."""
         return self.folder.joinpath(*container_path(where).parts[1:])
 
     def make(self, where: str | PurePosixPath) -> Path:
-        """The folder for a container path, created."""
         folder = self.path(where)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def write_json(self, where: PurePosixPath, content: Mapping[str, Any]) -> None:
-        """Write a file at a container path."""
         (self.make(where.parent) / where.name).write_text(json.dumps(content), encoding="utf-8")
 
     def inside(self, path: Path) -> str:
@@ -139,11 +118,8 @@ class Sandbox:
         return self._mapped.sub(lambda match: f"{self.alias.name}{match[0]}", text)
 
     def view(self, shown: Iterable[Path] = (), shared: Iterable[Path] = ()) -> View | None:
-        """The job's own root, if it has one.
-
-        `shown` are folders of this machine that it must find even where all around is hidden;
-        `shared` are those that it may also write to.
-        """
+        """The job's own root, if it has one. `shown` are folders of this machine that it must find
+        even where all around is hidden; `shared` are those that it may also write to."""
         if not self.own_root:
             return None
         hidden = {_TEMPORARY: self.temporary, _MORE_TEMPORARY: self.scratch / "more"}
@@ -207,14 +183,27 @@ def shared_folders(given: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(folder.resolve() for folder in (*given, *(Path(name) for name in named if name)))
 
 
-def choose_root(home: Path, own_root: bool | None = None) -> Root:
-    """The root that is requested; otherwise one of its own where a trial in this home succeeds."""
-    if own_root is not None:
-        return OWN_ROOT if own_root else _rewriting("as requested")
+def choose_root(home: Path, own_root: bool | None = None) -> tuple[bool, str]:
+    """Whether jobs get a root of their own, and a sentence that says so: as requested, or else
+    where a trial in this home succeeds."""
+    why_not = "as requested" if own_root is False else None
+    if own_root is None:
+        why_not = _why_not(home)
+    if why_not is None:
+        own = "each job has its own root with /opt/ml; the rest of this machine is read-only to it"
+        return True, own
+    return False, (
+        f"jobs share this machine's root, {why_not}: /opt/ml is replaced in "
+        "requests, and a program that names /opt/ml itself fails"
+    )
+
+
+def _why_not(home: Path) -> str | None:
+    """Why jobs have no root of their own here, if they have none."""
     if os.environ.get(OWN_ROOT_VARIABLE) == "0":
-        return _rewriting(f"because {OWN_ROOT_VARIABLE} is 0")
+        return f"because {OWN_ROOT_VARIABLE} is 0"
     if sys.platform != "linux":
-        return _rewriting(f"because {sys.platform} has no mount namespaces")
+        return f"because {sys.platform} has no mount namespaces"
     home.mkdir(parents=True, exist_ok=True)
     where = tempfile.TemporaryDirectory(prefix="try-", dir=home, ignore_cleanup_errors=True)
     try:
@@ -222,9 +211,7 @@ def choose_root(home: Path, own_root: bool | None = None) -> Root:
             why_not = _trial(Sandbox(Path(folder), own_root=True))
     except OSError as error:
         why_not = str(error)
-    if why_not is None:
-        return OWN_ROOT
-    return _rewriting(f"because it does not allow them one of their own ({why_not})")
+    return why_not and f"because it does not allow them one of their own ({why_not})"
 
 
 def _trial(sandbox: Sandbox) -> str | None:
@@ -244,33 +231,21 @@ def _trial(sandbox: Sandbox) -> str | None:
     return end.error or " ".join(end.last_lines) or f"exit code {end.code}"
 
 
-def _rewriting(reason: str) -> Root:
-    return Root(
-        own=False,
-        sentence=(
-            f"jobs share this machine's root, {reason}: /opt/ml is replaced in "
-            "requests, and a program that names /opt/ml itself fails"
-        ),
-    )
-
-
 def unpack_source(archive: Path, folder: Path) -> None:
     """Unpack a .tar.gz that nobody vouches for into `folder`.
 
     Absolute paths, `..`, links that lead outside and device files are refused, with the member's
-    name, by raising SourceArchiveError; so is a damaged archive. Raises CapacityError on a full
-    disk.
+    name, by raising StepError; so is a damaged archive.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
             tar.extractall(folder, filter="data")
     except tarfile.FilterError as error:
-        raise SourceArchiveError(f"{archive.name} is refused: {error}") from error
+        raise StepError(f"{archive.name} is refused: {error}") from error
     except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno in NO_SPACE:
-            with tarfile.open(archive, "r:gz") as tar:
-                raise no_space(folder, sum(member.size for member in tar)) from error
-        raise SourceArchiveError(f"{archive.name} cannot be unpacked: {error}") from error
+            raise OSError(error.errno, error.strerror, str(folder)) from error
+        raise StepError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
 def own_requirements(uris: Iterable[str], store: ObjectStore) -> list[str]:
@@ -291,17 +266,8 @@ def own_requirements(uris: Iterable[str], store: ObjectStore) -> list[str]:
 
 
 def pack_folder(folder: Path, archive: Path) -> None:
-    """Pack what `folder` holds into a .tar.gz, names relative to the folder; it may be empty.
-
-    Raises CapacityError on a full disk.
-    """
-    try:
-        # Mostly weights, which hardly compress: the fastest level is as good as the best.
-        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-            for path in sorted(folder.iterdir()):
-                tar.add(path, arcname=path.name)
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        files = (path for path in folder.rglob("*") if path.is_file())
-        raise no_space(archive, sum(path.stat().st_size for path in files)) from error
+    """Pack what `folder` holds into a .tar.gz, names relative to the folder; it may be empty."""
+    # Mostly weights, which hardly compress: the fastest level is as good as the best.
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, arcname=path.name)

@@ -157,7 +157,6 @@ def _variable(value: Any) -> str:
 
 
 def is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
-    """Whether a flag among the hyperparameters is set."""
     return hyperparameters.get(name, "false").strip('"').lower() == "true"
 
 

@@ -57,9 +57,7 @@ class TrainingJob(Job):
     """The source archive: an object, or a path in the container, where a channel brings it (as in
     network isolation)."""
     program: str | None
-    """The script's path in the source archive."""
     results: str
-    """The URI below which model and output are stored."""
     restored: Mapping[Path, str] = field(default_factory=dict)
     """The checkpoints that were there when the job started, with their URIs."""
 
@@ -120,8 +118,7 @@ class TrainingJob(Job):
         if self.entrypoint:
             return super().argv(python, cores, gpus)
         if self.algorithm is not None:
-            pickled = ["--pickle"] if xgboost.pickles(self.image) else []
-            return [python, self.sandbox.rewrite(str(_CODE / _XGBOOST_PROGRAM)), *pickled]
+            return [python, self.sandbox.rewrite(str(_CODE / _XGBOOST_PROGRAM))]
         # The toolkit has as many processes on a host as it has GPUs, or else cores.
         started = gpus or max(cores, self.processes)
         hyperparameters = self.rewritten(self.hyperparameters)
@@ -194,12 +191,10 @@ def _plain(value: str | None) -> str | None:
 
 
 def _in_container(source: str) -> bool:
-    """Whether a source archive is a path in the container."""
     return not isinstance(source, Unresolved) and source.startswith("/")
 
 
 def read_training_request(raw: Mapping[str, Any]) -> TrainingJob:
-    """Read a resolved request. Raises StepRequestError."""
     reader = RequestReader(raw)
     algorithm = reader.section("AlgorithmSpecification")
     mode = algorithm.text_or("TrainingInputMode", _MODE)
