@@ -13,7 +13,7 @@ from compilegate.account.plan.jobs import jobs_of
 from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
-from compilegate.workload.file import Budget
+from compilegate.workload.declaration import Budget
 from compilegate.workload.schedule import longest_gap, read_expression
 
 LATE_HOURS = 6.0

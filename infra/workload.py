@@ -51,13 +51,13 @@ from compilegate.infra.endpoint import (
 )
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
-from compilegate.infra.keeper.events import (
+from compilegate.infra.keeper.program import HANDLER, keeper_program
+from compilegate.infra.keeper.subscriptions import (
     ENDPOINT_TYPES,
     event_pattern,
     look_input,
     new_data_pattern,
 )
-from compilegate.infra.keeper.program import HANDLER, keeper_program
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
     may,
@@ -79,7 +79,7 @@ from compilegate.pipelines.deployment import (
 from compilegate.pipelines.requests import volume_key_of
 from compilegate.posture.contract import FUNCTION_KIND, TABLE_VARIABLE
 from compilegate.workload import Served
-from compilegate.workload.file import Schedule
+from compilegate.workload.declaration import Schedule
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 LARGEST_ENVIRONMENT = 4_000

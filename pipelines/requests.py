@@ -22,7 +22,7 @@ from compilegate.document.model import (
     parse_duration,
 )
 from compilegate.document.step_types import TRAINING
-from compilegate.job.names import NO_ARM
+from compilegate.job.contract import NO_ARM
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.workload import Compute, Workload
 from compilegate.workload.parameters import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
+from compilegate.job.contract import INDUCTOR_CACHE_VARIABLE
 
 # How long an example takes, or is drawn, says nothing about the code: the machine may be busy.
 settings.register_profile(

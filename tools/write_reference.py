@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.results import pages as pages_with_results
 from compilegate.account.settings import Settings
 from compilegate.declaration_errors import IN_WORDS
-from compilegate.workload.schema import schema_of, schema_text, workload_schema
+from compilegate.workload.json_schema import schema_of, schema_text, workload_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -18,14 +18,19 @@ from compilegate.job import (
     InputError,
     JobConfig,
     Scalar,
+    contract,
+    defaults,
     file_digest,
-    names,
 )
 from compilegate.job.compilers import compiler_options, declarations
 from training.data.prepared import MANIFEST
 from training.hyperparameters import PRECISIONS, Hyperparameters
 
-FOLDER_VARIABLES = (names.PREPARED_VARIABLE, names.MODEL_VARIABLE, names.OUTPUT_DATA_VARIABLE)
+FOLDER_VARIABLES = (
+    contract.PREPARED_VARIABLE,
+    contract.MODEL_VARIABLE,
+    contract.OUTPUT_DATA_VARIABLE,
+)
 NO_DISTRIBUTION = NO_RULE = "none"
 
 
@@ -38,7 +43,7 @@ class JobArguments:
     prepared: Path  # the folder of the prepared data
     processes: Optional[int] = None  # that torchrun starts on each machine; None without torchrun
     checkpoints: Optional[Path] = None  # the folder; None for a job without checkpoints
-    checkpoint_seconds: float = names.DEFAULT_CHECKPOINT_SECONDS  # between two checkpoints
+    checkpoint_seconds: float = defaults.DEFAULT_CHECKPOINT_SECONDS  # between two checkpoints
 
 
 def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> JobArguments:
@@ -54,14 +59,14 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     prepared, model, output = (Path(environment[name]) for name in FOLDER_VARIABLES)
     compile_cache, checkpoints = (
         Path(environment[name]) if environment.get(name) else None
-        for name in (names.COMPILE_CACHE_VARIABLE, names.CHECKPOINTS_VARIABLE)
+        for name in (contract.COMPILE_CACHE_VARIABLE, contract.CHECKPOINTS_VARIABLE)
     )
     hyperparameters = Hyperparameters(
         **take(each.name for each in dataclasses.fields(Hyperparameters))
     )
     baseline = Baseline(*take(_BASELINE).values())
     recipe = _recipe(hyperparameters, take(_SCALING))
-    distribution, processes = take((names.DISTRIBUTION, names.PROCESSES)).values()
+    distribution, processes = take((contract.DISTRIBUTION, contract.PROCESSES)).values()
     options = _options(flags["compiler"], take(compiler_options()))
     manifest = prepared / MANIFEST
     config = JobConfig(
@@ -83,10 +88,11 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         config,
         hyperparameters,
         prepared,
-        processes=processes if distribution == names.TORCHRUN else None,
+        processes=processes if distribution == contract.TORCHRUN else None,
         checkpoints=checkpoints,
         checkpoint_seconds=float(
-            environment.get(names.CHECKPOINT_SECONDS_VARIABLE) or names.DEFAULT_CHECKPOINT_SECONDS
+            environment.get(contract.CHECKPOINT_SECONDS_VARIABLE)
+            or defaults.DEFAULT_CHECKPOINT_SECONDS
         ),
     )
 
@@ -172,50 +178,50 @@ _JOB: Mapping[str, Mapping[str, Any]] = {
     },
     "compiler": {"choices": list(declarations()), "default": "eager", "help": "eager is none"},
     "on_failure": _one_of(
-        names.ON_FAILURE,
+        contract.ON_FAILURE,
         "record: if the arm cannot be trained, the job succeeds with that as its evidence",
     ),
     "on_wrong": _one_of(
-        names.ON_WRONG,
+        contract.ON_WRONG,
         "what a candidate does whose compiled arithmetic is wrong",
     ),
     "evaluate_on": _one_of(
-        names.EVALUATION_PLACES,
+        contract.EVALUATION_PLACES,
         "host: where a compiler of the workload keeps the accelerator to itself",
     ),
     "parity_steps": {
-        "type": within(int, 0, names.MOST_PARITY_STEPS),
-        "default": names.DEFAULT_PARITY_STEPS,
+        "type": within(int, 0, defaults.MOST_PARITY_STEPS),
+        "default": defaults.DEFAULT_PARITY_STEPS,
         "help": "steps in which compiled and eager arithmetic are compared; 0 is off",
     },
     "speed_probe_seconds": {
-        "type": within(float, 0, names.MOST_SPEED_PROBE_SECONDS),
+        "type": within(float, 0, defaults.MOST_SPEED_PROBE_SECONDS),
         "help": "how long the baseline's step and this arm's take turns after training; 0 is off, "
         "None a share of the training's time",
     },
     "compile_cache_megabytes": {
-        "type": within(int, 0, names.MOST_COMPILE_CACHE_MEGABYTES),
-        "default": names.DEFAULT_COMPILE_CACHE_MEGABYTES,
-        "help": f"largest size of the archives in {names.COMPILE_CACHE_VARIABLE}; 0 is off",
+        "type": within(int, 0, defaults.MOST_COMPILE_CACHE_MEGABYTES),
+        "default": defaults.DEFAULT_COMPILE_CACHE_MEGABYTES,
+        "help": f"largest size of the archives in {contract.COMPILE_CACHE_VARIABLE}; 0 is off",
     },
-    names.DISTRIBUTION: _one_of(
-        (NO_DISTRIBUTION, names.TORCHRUN),
+    contract.DISTRIBUTION: _one_of(
+        (NO_DISTRIBUTION, contract.TORCHRUN),
         "torchrun: several processes train together, each with batch_size documents in a step",
     ),
-    names.PROCESSES: {
-        "type": within(int, 1, names.MOST_PROCESSES),
+    contract.PROCESSES: {
+        "type": within(int, 1, defaults.MOST_PROCESSES),
         "default": 1,
         "help": "of torchrun, on each machine",
     },
 }
 _BASELINE: Mapping[str, Mapping[str, Any]] = {
-    names.BASELINE_COMPILER: {
+    contract.BASELINE_COMPILER: {
         "choices": list(declarations()),
         "help": "what this arm's step is timed against; None: nothing",
     },
-    names.BASELINE_BATCH_SIZE: {"type": within(int, 1, SEED_LIMIT), "help": "None: the arm's"},
-    names.BASELINE_PRECISION: {"choices": PRECISIONS, "help": "None: the arm's"},
-    names.BASELINE_PADDING: {"choices": names.PADDINGS, "help": "None: the arm's"},
+    contract.BASELINE_BATCH_SIZE: {"type": within(int, 1, SEED_LIMIT), "help": "None: the arm's"},
+    contract.BASELINE_PRECISION: {"choices": PRECISIONS, "help": "None: the arm's"},
+    contract.BASELINE_PADDING: {"choices": contract.PADDINGS, "help": "None: the arm's"},
 }
 """In the order of the fields of `Baseline`."""
 _SCALING: Mapping[str, Mapping[str, Any]] = {

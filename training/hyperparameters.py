@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional, Sequence
 
 from compilegate.job import InputError
-from compilegate.job.names import PADDINGS
+from compilegate.job.contract import PADDINGS
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 

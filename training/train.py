@@ -17,9 +17,9 @@ import time
 from typing import Sequence
 
 from compilegate.job import InputError, record_failure
+from compilegate.job.contract import JOB_STARTED_VARIABLE
 from compilegate.job.errors import report_failure
 from compilegate.job.launch.supervisor import Failure, Launch, supervise
-from compilegate.job.names import JOB_STARTED_VARIABLE
 from training.arguments import read_arguments
 
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.zoo import HUNDRED, planted, truth
+from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence.parity import parity_verdict
 from compilegate.job.evidence.record import ParityErrors
-from compilegate.job.names import DEFAULT_PARITY_LIMITS
 
 Row = dict[str, Any]
 ALIKE, WRONG, CANNOT_TELL, DIED = "alike", "wrong", "cannot tell", "died"

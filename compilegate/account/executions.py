@@ -36,7 +36,7 @@ from compilegate.execution.result import (
     explain_failure,
 )
 from compilegate.execution.status import ExecutionStatus, LostError, StepStatus
-from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
+from compilegate.job.contract import REPROS_FOLDER, VERDICT_FILE
 
 Status = TypeVar("Status", ExecutionStatus, StepStatus)
 

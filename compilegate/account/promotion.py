@@ -30,7 +30,7 @@ from compilegate.account.session import AwsSession
 from compilegate.account.settings.declaration import Source
 from compilegate.catalog.images import EcrRepository, base_images, ecr_repository
 from compilegate.errors import CompilegateError
-from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE
+from compilegate.job.contract import REPORT_FILE, REPORT_MARKDOWN_FILE
 
 PROMOTED_FROM = "promoted_from"
 """The metadata that says which model of the stage before it is."""

@@ -15,7 +15,7 @@ from compilegate.advice.rules import PARTS, Part, Range, rules
 from compilegate.catalog import ArmSettings, Price, price_of
 from compilegate.catalog.compilers import graphless
 from compilegate.catalog.instances import accelerator_of
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.contract import BASELINE_ARM
 from compilegate.workload import OwnProgram, TextClassification, Workload
 from compilegate.workload.feasibility import NO_BASES, Bases, settings_of
 from compilegate.workload.schedule import read_expression, starts_within

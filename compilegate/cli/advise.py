@@ -36,7 +36,7 @@ from compilegate.cli.options import Project, one_of, pass_project, refuse_given
 from compilegate.cli.printing import print_json
 from compilegate.diagnose.jobs import OutputError
 from compilegate.errors import CompilegateError
-from compilegate.job.names import BASELINE_ARM, OBSERVATIONS_FILE, VERDICT_FILE
+from compilegate.job.contract import BASELINE_ARM, OBSERVATIONS_FILE, VERDICT_FILE
 from compilegate.pipelines.staging.requirements import imported_libraries, source_folder_of
 from compilegate.workload import Workload, WorkloadError, read_workload
 

@@ -23,7 +23,7 @@ from compilegate.document.writing import compact, write_definition
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.execution.status import StepStatus, Target
-from compilegate.job.names import OUTPUT_ARCHIVE
+from compilegate.job.contract import OUTPUT_ARCHIVE
 from compilegate.local import ImageSources, LocalExecutor, ObjectStore
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, local_deployment

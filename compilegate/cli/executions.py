@@ -205,9 +205,9 @@ def _show_one(
 
 
 def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
+    from compilegate.job.contract import DOCTOR_FILE, DOCTOR_TEXT_FILE  # noqa: PLC0415
     from compilegate.job.doctor.needs import text_of  # noqa: PLC0415
     from compilegate.job.doctor.program import examine  # noqa: PLC0415  numpy takes time
-    from compilegate.job.names import DOCTOR_FILE, DOCTOR_TEXT_FILE  # noqa: PLC0415
 
     found = examine()
     beside = {

@@ -23,14 +23,14 @@ from compilegate.execution.result import ExecutionResult, StepResult, exit_statu
 from compilegate.execution.status import UNSUCCESSFUL
 from compilegate.gate.observations import Observations, ObservationsError
 from compilegate.gate.verdict import Verdict, VerdictError
-from compilegate.job.files import write_bytes, write_text
-from compilegate.job.names import (
+from compilegate.job.contract import (
     OBSERVATIONS_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,
     REPROS_FOLDER,
     VERDICT_FILE,
 )
+from compilegate.job.files import write_bytes, write_text
 from compilegate.posture import contract
 from compilegate.report import (
     About,

@@ -20,7 +20,7 @@ from compilegate.cli.posture import records_in
 from compilegate.execution.result import ExecutionResult
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.history.rows import Past, Row, rows_of
-from compilegate.job.names import VERDICT_FILE
+from compilegate.job.contract import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
 from compilegate.posture.function import now
 from compilegate.posture.records import DynamoRecords, FileRecords, current

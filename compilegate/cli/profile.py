@@ -27,7 +27,7 @@ from compilegate.diagnose.batch_size import (
     try_batch,
 )
 from compilegate.execution import exit_codes
-from compilegate.job.names import (
+from compilegate.job.contract import (
     BASELINE_ARM,
     PROFILE_FILE,
     PROFILE_FOLDER,

@@ -36,7 +36,7 @@ from compilegate.execution.events import (
     StopRequested,
 )
 from compilegate.execution.status import UNSUCCESSFUL, StepStatus
-from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
+from compilegate.job.contract import COMPILED_LINE, COMPILING_LINE
 
 OUTPUT_EVERY_SECONDS = 10.0
 """A job may print many lines a second; one in this time is enough to show its progress."""

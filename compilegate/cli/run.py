@@ -40,7 +40,7 @@ from compilegate.cli.provenance import record_provenance, resume_command
 from compilegate.datasets import cache_folder
 from compilegate.execution import exit_codes
 from compilegate.execution.result import ExecutionResult
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.contract import BASELINE_ARM
 from compilegate.local import (
     LocalExecutor,
     execution_named,

@@ -69,7 +69,7 @@ def command(
     if (workload is None) is not schema:
         raise click.UsageError("name a workload, or give --schema")
     if workload is None:
-        from compilegate.workload.schema import schema_text  # noqa: PLC0415  seldom needed
+        from compilegate.workload.json_schema import schema_text  # noqa: PLC0415  seldom needed
 
         click.echo(schema_text(), nl=False)
         return

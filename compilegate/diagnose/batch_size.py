@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from compilegate.built_in import import_path
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.files import write_json
 
 HEADROOM, MULTIPLE = 0.1, 8
@@ -115,7 +115,7 @@ def try_batch(shapes: Shapes, batch_size: int) -> Trial:
             env={
                 **os.environ,
                 "PYTHONPATH": import_path(os.environ),
-                names.COMPILE_THREADS_VARIABLE: "1",  # one process: the limit holds for all of it
+                contract.COMPILE_THREADS_VARIABLE: "1",  # the limit holds for one process
             },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -152,7 +152,7 @@ def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Tr
     )
 
 
-_UNSHAPED = {"arm", "on_failure", names.SEED, names.BATCH_SIZE, names.LEARNING_RATE}
+_UNSHAPED = {"arm", "on_failure", contract.SEED, contract.BATCH_SIZE, contract.LEARNING_RATE}
 """Hyperparameters that take no memory in training."""
 
 

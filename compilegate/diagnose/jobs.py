@@ -17,7 +17,7 @@ from compilegate.document.graph import ancestors, build_graph
 from compilegate.document.model import Definition, Step
 from compilegate.document.step_types import TRAINING
 from compilegate.errors import CompilegateError
-from compilegate.job import names
+from compilegate.job import contract
 
 PROGRAM = "compilegate/job/doctor/program.py"
 """Path of the doctor's program in the training code's archive."""
@@ -27,12 +27,12 @@ _ARM_TAG = "compilegate:arm"
 _CODE_CHANNEL = "code"
 _HYPERPARAMETERS = (
     *("sagemaker_submit_directory", "sagemaker_region", "sagemaker_container_log_level"),
-    names.TRAINING_COMPILER_HYPERPARAMETER,
-    names.TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
+    contract.TRAINING_COMPILER_HYPERPARAMETER,
+    contract.TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
 )
 """Hyperparameters that a job without data and arguments still needs: where its code is, and the
 switches of Training Compiler, without which nobody could tell whether it is there."""
-_VARIABLES = (names.IMAGE_VARIABLE, names.INSTANCE_TYPE_VARIABLE, "PYTHONUNBUFFERED")
+_VARIABLES = (contract.IMAGE_VARIABLE, contract.INSTANCE_TYPE_VARIABLE, "PYTHONUNBUFFERED")
 _NO_CHECKPOINTS = ("CheckpointConfig", "EnableManagedSpotTraining")
 
 
@@ -51,7 +51,7 @@ def profile_definition(workload: Definition, arm: str, steps: int) -> Definition
     if arm not in jobs:
         raise NoSuchArmError(f"--arm is {arm!r}, expected {', '.join(jobs)}")
     job = jobs[arm]
-    environment = {**job.arguments.get("Environment", {}), names.PROFILE_VARIABLE: str(steps)}
+    environment = {**job.arguments.get("Environment", {}), contract.PROFILE_VARIABLE: str(steps)}
     profiled = replace(
         job,
         arguments={**_without(job.arguments, *_NO_CHECKPOINTS), "Environment": environment},
@@ -123,11 +123,11 @@ def _without(table: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 def read_answer(archive: Path) -> tuple[Any, str]:
     """What a doctor's job left, as `compilegate doctor` prints it with --json and without. Raises
     OutputError."""
-    text = read_output(archive, names.DOCTOR_TEXT_FILE).decode("utf-8", errors="replace")
+    text = read_output(archive, contract.DOCTOR_TEXT_FILE).decode("utf-8", errors="replace")
     try:
-        return json.loads(read_output(archive, names.DOCTOR_FILE)), text
+        return json.loads(read_output(archive, contract.DOCTOR_FILE)), text
     except ValueError as error:
-        raise OutputError(f"{archive}: {names.DOCTOR_FILE} cannot be read: {error}") from error
+        raise OutputError(f"{archive}: {contract.DOCTOR_FILE} cannot be read: {error}") from error
 
 
 def read_output(archive: Path, name: str) -> bytes:

@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.diagnose.jobs import OutputError, read_output
+from compilegate.job.contract import PADDINGS, PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.evidence.record import BREAKS, LOADER, RULES, SHAPES, SYNCHRONISATION
-from compilegate.job.names import PADDINGS, PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.record import COMPUTING, HOST, PARTS, PROFILE_SCHEMA, UPDATE, Profile
 from compilegate.job.slowdowns import NOTABLE_WAIT, changing, reads_each_step
 from compilegate.rules import table

@@ -14,7 +14,7 @@ from typing import Protocol
 from compilegate.document.model import Scalar
 from compilegate.execution.events import Event
 from compilegate.execution.result import ExecutionResult
-from compilegate.job.names import (
+from compilegate.job.contract import (
     OBSERVATIONS_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,

@@ -15,8 +15,8 @@ from compilegate.gate.findings import Code, Note, Reason, clipped, failure
 from compilegate.gate.record import examples_of_a_step
 from compilegate.gate.settings import DECLARED, ArmDeclaration
 from compilegate.gate.verdict import Confound
+from compilegate.job.contract import AUTOCAST
 from compilegate.job.evidence import Evidence, Scalar
-from compilegate.job.names import AUTOCAST
 
 BUCKETS = "padding = buckets"
 """Declared of one arm and not of the other."""

@@ -27,8 +27,8 @@ from compilegate.gate.quality import Replicates, error_over_rows, metric_by_seed
 from compilegate.gate.records import differing
 from compilegate.gate.settings import Experiment, GateSettings, MetricGuard
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision
+from compilegate.job.contract import NO_ARM, NOTHING_NEW
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
-from compilegate.job.names import NO_ARM, NOTHING_NEW
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,17 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from compilegate.job.contract import (
+    EVIDENCE_FILE,
+    EVIDENCE_FOLDER,
+    EXAMPLES_FILE,
+    OUTPUT_ARCHIVE,
+    PADDINGS,
+    PAIRED_FILE,
+    PARITY_FILE,
+    STEPS_FILE,
+    TRAINED_ON_FILE,
+)
 from compilegate.job.evidence import (
     CACHE_STATES,
     MEMORY_OF,
@@ -50,17 +61,6 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.record import SLICE, SLOWDOWN_KINDS, has_paired_speed, has_parity
 from compilegate.job.evidence.writing import OWN_DIGEST, document_digest
 from compilegate.job.files import whole_file
-from compilegate.job.names import (
-    EVIDENCE_FILE,
-    EVIDENCE_FOLDER,
-    EXAMPLES_FILE,
-    OUTPUT_ARCHIVE,
-    PADDINGS,
-    PAIRED_FILE,
-    PARITY_FILE,
-    STEPS_FILE,
-    TRAINED_ON_FILE,
-)
 
 Replicate = tuple[str, int]
 """An (arm, seed)."""

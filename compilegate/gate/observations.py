@@ -23,6 +23,7 @@ from compilegate.gate.findings import Subject, clipped
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.record import MOST_BYTES, unusable
 from compilegate.gate.settings import Experiment
+from compilegate.job.contract import SPEED_METRIC
 from compilegate.job.evidence import (
     Evidence,
     EvidenceError,
@@ -32,7 +33,6 @@ from compilegate.job.evidence import (
     PaddingRecord,
 )
 from compilegate.job.evidence.steady import are_durations, steady_seconds
-from compilegate.job.names import SPEED_METRIC
 
 _Amount = TypeVar("_Amount", int, float)
 

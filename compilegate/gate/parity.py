@@ -23,6 +23,7 @@ from compilegate.gate.findings import (
 )
 from compilegate.gate.settings import ParitySettings
 from compilegate.gate.verdict import ParityJudgement
+from compilegate.job.contract import REPRO_SCRIPT, REPROS_FOLDER
 from compilegate.job.evidence import EvidenceRecord, ParityErrors
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
@@ -33,7 +34,6 @@ from compilegate.job.evidence.parity import (
     not_compared,
     parity_verdict,
 )
-from compilegate.job.names import REPRO_SCRIPT, REPROS_FOLDER
 
 
 def judge_parity(

@@ -27,6 +27,7 @@ from compilegate.gate.findings import (
     counted,
 )
 from compilegate.gate.settings import ArmDeclaration, GateSettings
+from compilegate.job.contract import PADDING, SPEED_METRIC
 from compilegate.job.endings import WRONG_ARITHMETIC
 from compilegate.job.evidence import (
     CompilerRecord,
@@ -52,7 +53,6 @@ from compilegate.job.evidence.steady import (
     are_durations,
     steady_mask,
 )
-from compilegate.job.names import PADDING, SPEED_METRIC
 
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")

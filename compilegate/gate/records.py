@@ -36,6 +36,7 @@ from compilegate.gate.findings import (
 )
 from compilegate.gate.record import LEAST_STEPS, PART, Expected, Known, check_record, ends, unusable
 from compilegate.gate.settings import ArmDeclaration, Experiment
+from compilegate.job.contract import AUTOCAST
 from compilegate.job.endings import ARM, ENDINGS, NEED
 from compilegate.job.evidence import (
     EvidenceError,
@@ -47,7 +48,6 @@ from compilegate.job.evidence import (
 )
 from compilegate.job.evidence.parity import EPSILON, otherwise_declared
 from compilegate.job.evidence.writing import MOST_HASHES, hashed
-from compilegate.job.names import AUTOCAST
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
 """Evidence, or the error from reading it, by (arm, seed)."""

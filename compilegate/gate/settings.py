@@ -22,13 +22,12 @@ from pydantic import (
 
 from compilegate.declaration_errors import matching, sentences
 from compilegate.errors import CompilegateError
-from compilegate.job.names import (
+from compilegate.job.contract import NO_ARM, NOTHING_NEW
+from compilegate.job.defaults import (
     DEFAULT_PARITY_LIMITS,
     DEFAULT_PARITY_STEPS,
     MOST_PARITY_STEPS,
     MOST_SPEED_PROBE_SECONDS,
-    NO_ARM,
-    NOTHING_NEW,
 )
 
 BuiltinMetric = Literal[
@@ -67,7 +66,7 @@ DottedName = Annotated[
 ]
 Direction = Literal["higher", "lower"]
 Padding = Literal["max", "buckets", "longest"]
-"""How the built-in program pads documents: `compilegate.job.names.PADDINGS`."""
+"""How the built-in program pads documents: `compilegate.job.contract.PADDINGS`."""
 SliceColumn = Annotated[str, matching(r"^[^\x00-\x1f]+$", "a column's name", max_length=60)]
 """The name of a categorical column of the validation data."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -56,6 +56,7 @@ from compilegate.gate.verdict import (
     SpeedJudgement,
     SpeedSource,
 )
+from compilegate.job.contract import SPEED_METRIC
 from compilegate.job.evidence import (
     Evidence,
     EvidenceRecord,
@@ -71,7 +72,6 @@ from compilegate.job.evidence.steady import (
     are_durations,
     steady_seconds,
 )
-from compilegate.job.names import SPEED_METRIC
 
 MIN_STEADY_STEPS = 10
 NEARLY = 1.5

@@ -22,7 +22,7 @@ from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.init.script import read_script
 from compilegate.init.table import InitError, listed, read_table, roles_of
 from compilegate.job.files import write_bytes
-from compilegate.workload.schema import schema_text
+from compilegate.workload.json_schema import schema_text
 
 IMAGES = ("gate", "training")
 """What jobs with `eager` and `inductor`, and the gate, run in."""

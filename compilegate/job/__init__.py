@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from compilegate.job.files import settings_digest as settings_digest
     from compilegate.job.machine.accelerators import this_machine as this_machine
     from compilegate.job.machine.memory import keep_freed_memory as keep_freed_memory
-    from compilegate.job.machine.numerics import adamw as adamw
-    from compilegate.job.machine.numerics import changing_number as changing_number
     from compilegate.job.machine.numerics import check_precision as check_precision
-    from compilegate.job.machine.numerics import loss_scaler as loss_scaler
     from compilegate.job.machine.world import SEED_LIMIT as SEED_LIMIT
     from compilegate.job.machine.world import World as World
     from compilegate.job.machine.world import joined as joined
     from compilegate.job.machine.world import world_of as world_of
+    from compilegate.job.optimizers import adamw as adamw
+    from compilegate.job.optimizers import changing_number as changing_number
+    from compilegate.job.optimizers import loss_scaler as loss_scaler
     from compilegate.job.script import Baseline as Baseline
     from compilegate.job.script import Job as Job
     from compilegate.job.script import JobConfig as JobConfig
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from compilegate.job.script import step as step
     from compilegate.job.script import steps as steps
     from compilegate.job.script import trained_on as trained_on
-    from compilegate.job.script.results import examples_of as examples_of
+    from compilegate.job.script.example_rows import examples_of as examples_of
 else:
     _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
     _PLACES = {name: place for place, name in _IMPORT.findall(__loader__.get_source(__name__))}

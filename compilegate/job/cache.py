@@ -23,16 +23,16 @@ from typing import Any, Mapping, Sequence
 
 import torch
 
+from compilegate.job.contract import (
+    COMPILE_THREADS_VARIABLE,
+    INDUCTOR_CACHE_VARIABLE,
+    TRITON_CACHE_VARIABLE,
+)
 from compilegate.job.errors import CompilegateError, one_sentence
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.files import file_digest, settings_digest, whole_file
 from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
 from compilegate.job.machine.programs import cxx_compiler, version_line
-from compilegate.job.names import (
-    COMPILE_THREADS_VARIABLE,
-    INDUCTOR_CACHE_VARIABLE,
-    TRITON_CACHE_VARIABLE,
-)
 
 _MANIFEST = "manifest.json"
 _UNFINISHED = (".tmp", ".part", ".lock")

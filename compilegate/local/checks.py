@@ -45,7 +45,7 @@ from compilegate.document.step_types import (
     TRANSFORM,
 )
 from compilegate.execution.result import ExecutionResult
-from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
+from compilegate.job.contract import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore

@@ -18,8 +18,8 @@ from compilegate.document.step_types import REGISTER_MODEL
 from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
+from compilegate.job.contract import REPROS_FOLDER, VERDICT_FILE
 from compilegate.job.files import whole_file
-from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 from compilegate.local.checks import Checked
 from compilegate.local.errors import ExecutionError, ObjectStoreError
 from compilegate.local.home.executions import uris_in

@@ -38,8 +38,8 @@ from compilegate.document.step_types import (
 )
 from compilegate.execution.result import ExecutionResult, StepFailure, StepResult
 from compilegate.execution.status import StepStatus
+from compilegate.job.contract import MACHINE_VARIABLE
 from compilegate.job.files import write_bytes
-from compilegate.job.names import MACHINE_VARIABLE
 from compilegate.local.cache import CacheSlot, cache_slot
 from compilegate.local.checks import JOB_REQUESTS, Checked, check, execution_variables
 from compilegate.local.errors import (

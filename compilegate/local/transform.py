@@ -14,7 +14,7 @@ from typing import Any
 
 from compilegate.document.expressions import Unresolved
 from compilegate.document.reading import refuse_constant
-from compilegate.job.names import MODEL_VARIABLE
+from compilegate.job.contract import MODEL_VARIABLE
 from compilegate.local import transform_program, xgboost
 from compilegate.local.errors import ExecutionError, StepError, StepRequestError
 from compilegate.local.jobs.job import Input, Job, Output

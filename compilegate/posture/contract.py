@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compilegate.errors import CompilegateError
-from compilegate.job.names import BASELINE_ARM, NO_ARM
+from compilegate.job.contract import BASELINE_ARM, NO_ARM
 
 FUNCTION = "compilegate-posture"
 """The function that both Lambda steps call on this machine."""

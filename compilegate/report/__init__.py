@@ -13,7 +13,8 @@ from compilegate.report.junit import render_junit
 from compilegate.report.markdown import render_markdown
 from compilegate.report.notice import Notice, notice_of
 from compilegate.report.page import render_html
-from compilegate.report.summary import About, decided, saves, summary_lines
+from compilegate.report.savings import saves
+from compilegate.report.summary import About, decided, summary_lines
 
 __all__ = [
     "About",

@@ -24,13 +24,8 @@ from compilegate.gate.verdict import (
 )
 from compilegate.report import formats
 from compilegate.report.formats import NOTHING
-from compilegate.report.summary import (
-    baseline_problem,
-    gate_sentence,
-    metric_cell,
-    saved,
-    summary_table,
-)
+from compilegate.report.savings import gate_sentence, saved
+from compilegate.report.summary import baseline_problem, metric_cell, summary_table
 
 _LARGE_SHARE, _WORTH_SAYING = 0.3, 0.1
 """How much of what is computed may be padding, and must be saved, before buckets are advised."""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from compilegate.gate.findings import Code, Outcome, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
-from compilegate.job.names import NO_ARM, NOTHING_NEW
-from compilegate.report.summary import arm_summaries, gate_sentence
+from compilegate.job.contract import NO_ARM, NOTHING_NEW
+from compilegate.report.savings import gate_sentence
+from compilegate.report.summary import arm_summaries
 
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""

@@ -5,8 +5,7 @@ in which every value is known, `kinds` says what each kind of workload needs, an
 the catalog whether each arm can run.
 """
 
-from compilegate.workload.feasibility import InfeasibleError
-from compilegate.workload.file import (
+from compilegate.workload.declaration import (
     AWS_IMAGE,
     Advice,
     Compute,
@@ -20,6 +19,7 @@ from compilegate.workload.file import (
     WheelData,
     WorkloadFile,
 )
+from compilegate.workload.feasibility import InfeasibleError
 from compilegate.workload.kinds import (
     Kind,
     OwnProgram,

@@ -21,10 +21,10 @@ from compilegate.catalog.compilers import Stack
 from compilegate.catalog.images import BaseImage, version_numbers
 from compilegate.catalog.instances import instance_of
 from compilegate.gate.settings import Padding
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.compilers import hyperparameter_of
 from compilegate.job.compilers.declaration import PRECOMPILE
-from compilegate.workload.file import (
+from compilegate.workload.declaration import (
     Argument,
     ArmTable,
     FolderData,
@@ -75,7 +75,7 @@ MODEL_HYPERPARAMETERS = ("model_name_or_path", "model_name", "model_id", "model"
 
 _OF_TEXTS = ("id", "label", "padding", "sequence_length", "slices", "text", "vocabulary")
 """Keys of `[data]` that only the built-in program has a use for."""
-_NUMBERS = (names.GPUS, names.BATCH_SIZE, names.LEARNING_RATE, names.SEED)
+_NUMBERS = (contract.GPUS, contract.BATCH_SIZE, contract.LEARNING_RATE, contract.SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,11 +216,11 @@ class TextClassification(Kind):
             entry=BUILT_IN_ENTRY,
             hyperparameters={
                 "arm": arm_name,
-                names.SEED: str(seed),
-                names.COMPILER: arm.compiler,
-                names.BATCH_SIZE: str(arm.batch_size),
-                names.LEARNING_RATE: repr(arm.learning_rate),
-                names.PRECISION: arm.precision,
+                contract.SEED: str(seed),
+                contract.COMPILER: arm.compiler,
+                contract.BATCH_SIZE: str(arm.batch_size),
+                contract.LEARNING_RATE: repr(arm.learning_rate),
+                contract.PRECISION: arm.precision,
                 **self.recipe.hyperparameters,
                 **self.model.hyperparameters,
                 # Those that are set: a default that is spelled out would train every arm anew.
@@ -229,7 +229,7 @@ class TextClassification(Kind):
                 **_set(_processes_and_rate(arm)),
                 # A candidate that cannot train is evidence against it, not an outage: the baseline
                 # still has to be released. Without a baseline there is nothing to release.
-                "on_failure": "stop" if arm_name == names.BASELINE_ARM else "record",
+                "on_failure": "stop" if arm_name == contract.BASELINE_ARM else "record",
             },
             metrics={metric: f"{metric}={NUMBER}" for metric in METRICS},
         )
@@ -275,22 +275,22 @@ def _compared(workload: Workload, arm_name: str) -> dict[str, Any]:
     arm, gate = workload.arms[arm_name], workload.gate
     found: dict[str, Any] = {}
     if arm.compiler != "eager":
-        found[names.PARITY_STEPS] = gate.parity.steps
+        found[contract.PARITY_STEPS] = gate.parity.steps
         if gate.parity.job_goes_on:
-            found["on_wrong"] = names.ON_WRONG[1]
+            found["on_wrong"] = contract.ON_WRONG[1]
     if workload.keeps_compiled(arm):
         found["compile_cache_megabytes"] = workload.compile_cache.max_megabytes
-    if arm_name != names.BASELINE_ARM:
-        baseline = workload.arms[names.BASELINE_ARM]
+    if arm_name != contract.BASELINE_ARM:
+        baseline = workload.arms[contract.BASELINE_ARM]
         found["baseline"] = {
-            names.COMPILER: baseline.compiler,
-            names.BATCH_SIZE: baseline.batch_size,
-            names.PRECISION: baseline.precision,
+            contract.COMPILER: baseline.compiler,
+            contract.BATCH_SIZE: baseline.batch_size,
+            contract.PRECISION: baseline.precision,
         }
         if gate.speed_probe_seconds is not None:
-            found[names.SPEED_PROBE_SECONDS] = gate.speed_probe_seconds
-    if workload.evaluates_on != names.EVALUATION_PLACES[0]:
-        found[names.EVALUATE_ON] = workload.evaluates_on
+            found[contract.SPEED_PROBE_SECONDS] = gate.speed_probe_seconds
+    if workload.evaluates_on != contract.EVALUATION_PLACES[0]:
+        found[contract.EVALUATE_ON] = workload.evaluates_on
     return found
 
 
@@ -299,23 +299,23 @@ def _compared_flat(workload: Workload, arm_name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in _compared(workload, arm_name).items():
         if name == "baseline":
-            found[names.BASELINE_COMPILER] = value[names.COMPILER]
-            found[names.BASELINE_BATCH_SIZE] = str(value[names.BATCH_SIZE])
-            found[names.BASELINE_PRECISION] = value[names.PRECISION]
-            padding = workload.arms[names.BASELINE_ARM].padding
+            found[contract.BASELINE_COMPILER] = value[contract.COMPILER]
+            found[contract.BASELINE_BATCH_SIZE] = str(value[contract.BATCH_SIZE])
+            found[contract.BASELINE_PRECISION] = value[contract.PRECISION]
+            padding = workload.arms[contract.BASELINE_ARM].padding
             if padding != workload.arms[arm_name].padding:
-                found[names.BASELINE_PADDING] = padding
+                found[contract.BASELINE_PADDING] = padding
         else:
             found[name] = f"{value:g}" if isinstance(value, float) else str(value)
     return found
 
 
 def _processes_and_rate(arm: Arm) -> dict[str, str | None]:
-    found: dict[str, str | None] = {names.PADDING: None if arm.padding == "max" else arm.padding}
+    found: dict[str, str | None] = {contract.PADDING: None if arm.padding == "max" else arm.padding}
     if arm.distribution == "torchrun":
         # The training program starts torchrun itself, so that it is the same on every platform;
         # most do not know the toolkit's own `sagemaker_torch_distributed_enabled`.
-        found |= {names.DISTRIBUTION: names.TORCHRUN, names.PROCESSES: str(arm.processes)}
+        found |= {contract.DISTRIBUTION: contract.TORCHRUN, contract.PROCESSES: str(arm.processes)}
     if arm.scaled_rate is not None:  # for the evidence: the rate itself is another hyperparameter
         found |= {
             "learning_rate_rule": arm.scaled_rate.rule,
@@ -383,15 +383,15 @@ class OwnProgram(Kind):
         script that is declared to ask for them: another would end with an unknown argument."""
         arm = workload.arms[arm_name]
         found = {
-            names.COMPILER: arm.compiler,
-            names.BATCH_SIZE: str(arm.batch_size),
-            names.LEARNING_RATE: repr(arm.learning_rate),
-            names.PRECISION: arm.precision,
-            names.SEED: str(seed),
+            contract.COMPILER: arm.compiler,
+            contract.BATCH_SIZE: str(arm.batch_size),
+            contract.LEARNING_RATE: repr(arm.learning_rate),
+            contract.PRECISION: arm.precision,
+            contract.SEED: str(seed),
         }
-        if names.GPUS in (self.program.arguments or {}):
+        if contract.GPUS in (self.program.arguments or {}):
             instance = instance_of(arm.instance_type or workload.compute.instance_type)
-            found[names.GPUS] = str(0 if instance is None else instance.accelerators)
+            found[contract.GPUS] = str(0 if instance is None else instance.accelerators)
         return found
 
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
@@ -410,10 +410,10 @@ class OwnProgram(Kind):
             hyperparameters=passed if launched else _by_the_script_s_names(program, passed),
             metrics=program.metrics,
             environment={
-                names.ARM_VARIABLE: arm_name,
+                contract.ARM_VARIABLE: arm_name,
                 **_job_variables(workload, arm_name, seed),
                 **_argument_variables(program, passed),
-                names.SCRIPT_VARIABLE: program.entry,
+                contract.SCRIPT_VARIABLE: program.entry,
                 **(self._launch(workload, arm, arm_name) if launched else {}),
             },
         )
@@ -423,17 +423,17 @@ class OwnProgram(Kind):
         program = self.program
         found: dict[str, str] = {}
         if arm.distribution == "torchrun":
-            found[names.PROCESSES_VARIABLE] = str(arm.processes)
-        if arm_name != names.BASELINE_ARM:
-            found[names.ON_FAILURE_VARIABLE] = "record"
+            found[contract.PROCESSES_VARIABLE] = str(arm.processes)
+        if arm_name != contract.BASELINE_ARM:
+            found[contract.ON_FAILURE_VARIABLE] = "record"
         if program.evidence == "printed":
             printed = {name: program.metrics[name] for name in workload.gate.metrics}
             if program.speed_metric is not None:
-                printed[names.SPEED_METRIC] = program.metrics[program.speed_metric]
-            found |= {f"{names.PRINTED_VARIABLE}{name}": text for name, text in printed.items()}
+                printed[contract.SPEED_METRIC] = program.metrics[program.speed_metric]
+            found |= {f"{contract.PRINTED_VARIABLE}{name}": text for name, text in printed.items()}
             percent = [name for name in program.percent if name in printed]
             if percent:
-                found[names.PERCENT_VARIABLE] = " ".join(percent)
+                found[contract.PERCENT_VARIABLE] = " ".join(percent)
         return found
 
 
@@ -453,11 +453,11 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
     """
     arm = workload.arms[arm_name]
     fields: dict[str, Any] = {
-        names.SEED: seed,
-        names.COMPILER: arm.compiler,
-        names.BATCH_SIZE: arm.batch_size,
-        names.LEARNING_RATE: arm.learning_rate,
-        names.PRECISION: arm.precision,
+        contract.SEED: seed,
+        contract.COMPILER: arm.compiler,
+        contract.BATCH_SIZE: arm.batch_size,
+        contract.LEARNING_RATE: arm.learning_rate,
+        contract.PRECISION: arm.precision,
     }
     if arm.replicas > 1:
         fields["replicas"] = arm.replicas
@@ -466,7 +466,7 @@ def _job_variables(workload: Workload, arm_name: str, seed: int) -> dict[str, st
     fields |= _compared(workload, arm_name)
     text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     parts = [text[at : at + LONGEST_VARIABLE] for at in range(0, len(text), LONGEST_VARIABLE)]
-    return {names.job_variable(number): part for number, part in enumerate(parts, start=1)}
+    return {contract.job_variable(number): part for number, part in enumerate(parts, start=1)}
 
 
 def _text_of(value: object) -> str:
@@ -484,9 +484,9 @@ def _argument_variables(program: Program, passed: Mapping[str, str]) -> dict[str
     variables = {}
     if program.arguments is not None:
         found = {name: words(each, passed[name]) for name, each in program.arguments.items()}
-        variables[names.ARGUMENTS_VARIABLE] = json.dumps(found, separators=(",", ":"))
-    if program.argument_style != names.ARGUMENT_STYLES[0]:
-        variables[names.ARGUMENT_STYLE_VARIABLE] = program.argument_style
+        variables[contract.ARGUMENTS_VARIABLE] = json.dumps(found, separators=(",", ":"))
+    if program.argument_style != contract.ARGUMENT_STYLES[0]:
+        variables[contract.ARGUMENT_STYLE_VARIABLE] = program.argument_style
     return variables
 
 
@@ -498,7 +498,7 @@ def _by_the_script_s_names(program: Program, passed: Mapping[str, str]) -> dict[
     return {
         (own_name(arguments[name]) or name) if name in arguments else name: value
         for name, value in passed.items()
-        if name in arguments or name not in names.ARM_HYPERPARAMETERS
+        if name in arguments or name not in contract.ARM_HYPERPARAMETERS
     }
 
 
@@ -518,7 +518,7 @@ def _what_only_the_built_in_program_reads(file: WorkloadFile, program: Program) 
             f"new_data is given with data.source {file.data.source!r}, expected a source of one "
             "training and one validation file, which is what new data consists of"
         )
-    taken = names.ARM_HYPERPARAMETERS
+    taken = contract.ARM_HYPERPARAMETERS
     for name in sorted(program.hyperparameters.keys() & set(taken)):
         yield (
             f"program.hyperparameters.{name} is taken, expected names other than "
@@ -536,7 +536,7 @@ def _wrong_arguments(program: Program, arms: Mapping[str, ArmTable]) -> Iterator
     """What is wrong with `[program.arguments]` and `argument_style`."""
     yield from _unlaunched(program, arms)
     arguments: Mapping[str, Argument] = program.arguments or {}
-    given, known = program.hyperparameters, (*names.ARM_HYPERPARAMETERS, names.GPUS)
+    given, known = program.hyperparameters, (*contract.ARM_HYPERPARAMETERS, contract.GPUS)
     for name in arguments:
         if name not in known and name not in given:
             close = difflib.get_close_matches(name, known, n=1)
@@ -566,7 +566,7 @@ def _values(name: str, program: Program, arms: Mapping[str, ArmTable]) -> Iterat
     """Each value that is known by now, after where it stands."""
     if name in program.hyperparameters:
         yield f"program.hyperparameters.{name}", _text_of(program.hyperparameters[name])
-    elif name in (names.COMPILER, names.PRECISION):
+    elif name in (contract.COMPILER, contract.PRECISION):
         for arm, table in arms.items():
             yield f"arms.{arm}", getattr(table, name)
 
@@ -575,7 +575,7 @@ def _unlaunched(program: Program, arms: Mapping[str, ArmTable]) -> Iterator[str]
     """SageMaker's own launchers can be given other names, and nothing else."""
     own = [name for name, arm in arms.items() if arm.distribution not in LAUNCHED]
     words = [name for name, each in (program.arguments or {}).items() if own_name(each) is None]
-    if own and (words or program.argument_style != names.ARGUMENT_STYLES[0]):
+    if own and (words or program.argument_style != contract.ARGUMENT_STYLES[0]):
         key = f"arguments.{words[0]}" if words else "argument_style"
         yield (
             f"program.{key} is given beside arms.{own[0]}.distribution = "

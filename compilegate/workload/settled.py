@@ -10,8 +10,8 @@ from compilegate.catalog.images import BaseImage, find_image
 from compilegate.errors import CompilegateError
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Setting, declarations
-from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
-from compilegate.workload.file import (
+from compilegate.job.contract import BASELINE_ARM, EVALUATION_PLACES
+from compilegate.workload.declaration import (
     AWS_IMAGE,
     Advice,
     ArmTable,

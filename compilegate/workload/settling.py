@@ -16,8 +16,9 @@ from compilegate.catalog.tested_models import default_batch_size
 from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
-from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
-from compilegate.workload.file import ArmTable, Data, WorkloadFile
+from compilegate.job.contract import BASELINE_ARM, NO_ARM, NOTHING_NEW
+from compilegate.job.defaults import MOST_BUCKETS
+from compilegate.workload.declaration import ArmTable, Data, WorkloadFile
 from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS
 from compilegate.workload.settled import (

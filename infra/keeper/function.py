@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.access.layout import verdicts_prefix
-from compilegate.infra.keeper import events
+from compilegate.infra.keeper import subscriptions
 from compilegate.infra.keeper.deliveries import Deliveries
 from compilegate.infra.keeper.executions import (
     EXECUTING,
@@ -52,7 +52,7 @@ ATTEMPT = "Attempt"
 """The parameter by which candidates train again."""
 REGISTER_STEPS = "Register-"
 """What the names of the steps that register a model begin with; an arm's name follows."""
-TOLD_DAYS = 7
+NOTICE_DAYS = 7
 """Age up to which a decision is reported: none from before a first deployment."""
 WHO = "function"
 # The function has a minute, so a call that hangs is abandoned and retried.
@@ -108,22 +108,22 @@ class Keeper:
         """Act on an event, or answer a step of the pipeline."""
         if contract.ACT in event:
             return self._answer(event)
-        if events.LOOK in event:
+        if subscriptions.LOOK in event:
             return {"sent": self._look(datetime.now(UTC))}
         came: dict[str, Any] = {}
         detail = event["detail"]
         match event["detail-type"]:
-            case events.EXECUTION:
+            case subscriptions.EXECUTION:
                 arn = detail["pipelineExecutionArn"]
                 status = detail["currentPipelineExecutionStatus"]
                 came = self._started(arn) if status == EXECUTING else self._ended(arn, status)
-            case events.OBJECT if self.deliveries:
+            case subscriptions.OBJECT if self.deliveries:
                 came = self.deliveries.take(detail["object"]["key"])
-            case events.PACKAGE | events.STACK if self.endpoint:
+            case subscriptions.PACKAGE | subscriptions.STACK if self.endpoint:
                 came = self.endpoint.follow()
-            case events.PACKAGE if self.transforms:
+            case subscriptions.PACKAGE if self.transforms:
                 came = self.transforms.decided(event)
-            case events.TRANSFORM if self.transforms:
+            case subscriptions.TRANSFORM if self.transforms:
                 came = self.transforms.ended(detail)
         return came
 
@@ -273,7 +273,7 @@ class Keeper:
             return []
         workload, sent = self.settings.workload, list[str]()
         record = current(self.records, workload, when=now(), who=WHO)
-        oldest = _time(now()) - timedelta(days=TOLD_DAYS)
+        oldest = _time(now()) - timedelta(days=NOTICE_DAYS)
         for number, decision in enumerate(record.decisions[: record.stored], 1):
             when = decision.event.when
             if decision.before != decision.after and _time(when) >= oldest:

@@ -17,7 +17,7 @@ PROGRAM = (
     "job/__init__.py",
     "job/errors.py",
     "job/files.py",
-    "job/names.py",
+    "job/contract.py",
     "posture",
 )
 """Files and folders of the package. Nothing else is imported there but boto3."""

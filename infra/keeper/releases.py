@@ -16,9 +16,15 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from compilegate.infra.keeper.events import ENDPOINT_TYPES, RESTING, ROLLED_BACK, STUCK, UPDATED
 from compilegate.infra.keeper.outbox import Outbox
 from compilegate.infra.keeper.settings import Batch, Settings
+from compilegate.infra.keeper.subscriptions import (
+    ENDPOINT_TYPES,
+    RESTING,
+    ROLLED_BACK,
+    STUCK,
+    UPDATED,
+)
 
 APPROVED, REJECTED, CHANGED = "Approved", "Rejected", "ModelApprovalStatus"
 VERSION = "Version"

@@ -28,9 +28,7 @@ from compilegate.gate.observations import Observations, observe
 from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment, ExperimentError, read_experiment
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import EvidenceError, EvidenceRecord
-from compilegate.job.files import write_text
-from compilegate.job.names import (
+from compilegate.job.contract import (
     EVIDENCE_FOLDER,
     MODEL_CARD_FILE,
     NO_ARM,
@@ -43,6 +41,8 @@ from compilegate.job.names import (
     STATISTICS_FILE,
     VERDICT_FILE,
 )
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
+from compilegate.job.files import write_text
 from compilegate.pipelines.programs.posture import (
     alone,
     observed_alone,

@@ -15,8 +15,8 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from compilegate.job.contract import MODEL_ARCHIVE
 from compilegate.job.files import whole_file
-from compilegate.job.names import MODEL_ARCHIVE
 
 CODE = "code/"
 

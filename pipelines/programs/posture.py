@@ -15,8 +15,8 @@ from compilegate.gate.quality import Replicates, metric_by_seed
 from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
+from compilegate.job.contract import BASELINE_ARM
 from compilegate.job.evidence import EvidenceRecord
-from compilegate.job.names import BASELINE_ARM
 from compilegate.posture.records import encoded
 from compilegate.posture.state import Difference, Observed, Seen
 

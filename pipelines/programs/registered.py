@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compilegate.job.contract import OUTPUT_ARCHIVE, REGISTRATION_FILE
 from compilegate.job.files import whole_file, write_text
-from compilegate.job.names import OUTPUT_ARCHIVE, REGISTRATION_FILE
 
 _ABOUT = f"""The evidence of the model that was registered last lies beside this folder, in
 evidence/{OUTPUT_ARCHIVE}: the gate compares the next model with it. Delete that file, and the next

@@ -19,7 +19,7 @@ from typing import Protocol
 from compilegate.catalog import Price, price_of
 from compilegate.datasets import Announce, RawData
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.contract import BASELINE_ARM
 from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
 from compilegate.pipelines.staging.source_trees import (
     SourceTree,

@@ -40,7 +40,7 @@ _GATE_CODE = (
     "compilegate/job/errors.py",
     "compilegate/job/evidence",
     "compilegate/job/files.py",
-    "compilegate/job/names.py",
+    "compilegate/job/contract.py",
     "compilegate/pipelines/__init__.py",
     "compilegate/pipelines/programs",
     "compilegate/posture",

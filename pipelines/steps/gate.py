@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from compilegate.document.expressions import Expression, execution_variable, join
 from compilegate.document.model import Dependency, PropertyFile, Step
-from compilegate.job.names import EVIDENCE_FOLDER, VERDICT_FILE
+from compilegate.job.contract import EVIDENCE_FOLDER, VERDICT_FILE
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.requests import Blueprint, Uri
 from compilegate.pipelines.steps.processing import (

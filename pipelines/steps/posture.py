@@ -35,7 +35,7 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Dependency, OutputParameter, PropertyFile, Step
 from compilegate.document.step_types import LAMBDA
-from compilegate.job.names import BASELINE_ARM, POSTURE_FILE
+from compilegate.job.contract import BASELINE_ARM, POSTURE_FILE
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.images import GATE, image_of
 from compilegate.pipelines.requests import Blueprint, Uri

@@ -20,7 +20,7 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Branch, Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
-from compilegate.job.names import (
+from compilegate.job.contract import (
     BASELINE_ARM,
     MODEL_ARCHIVE,
     MODEL_CARD_FILE,

@@ -25,7 +25,7 @@ from typing import Any
 from compilegate.document.expressions import Expression, join, parameter, step_property
 from compilegate.document.model import Dependency, Step
 from compilegate.document.step_types import TRAINING
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.compilers.declaration import (
     DEBUG,
     EXTRACTION_STEPS,
@@ -92,9 +92,9 @@ def training_step(blueprint: Blueprint, data: Uri, arm_name: str, seed: int) -> 
         # Resources are no part of the step cache's key, but a timing taken on one instance type
         # says nothing about another: with the type named here, the cache tells them apart.
         "Environment": {
-            names.INSTANCE_TYPE_VARIABLE: instance_type,
+            contract.INSTANCE_TYPE_VARIABLE: instance_type,
             # For the evidence: no container knows what it was started from.
-            names.IMAGE_VARIABLE: image,
+            contract.IMAGE_VARIABLE: image,
             "PYTHONUNBUFFERED": "1",
             **program.environment,
             **_environment(blueprint, arm_name),
@@ -147,7 +147,7 @@ def model_uri(step: Step) -> Expression:
 def evidence_uri(step: Step) -> Expression:
     """The archive of SM_OUTPUT_DATA_DIR: no property of a training job holds its address."""
     output = step_property(step.name, "OutputDataConfig.S3OutputPath")
-    return join("/", [output, job_name(step), "output", names.OUTPUT_ARCHIVE])
+    return join("/", [output, job_name(step), "output", contract.OUTPUT_ARCHIVE])
 
 
 def job_name(step: Step) -> Expression:
@@ -178,8 +178,8 @@ def _training_compiler_parameters(arm: Arm, entry: str) -> dict[str, str]:
     if arm.compiler != TRAINING_COMPILER.name or arm.stack is None:
         return {}
     switches = {
-        names.TRAINING_COMPILER_HYPERPARAMETER: "true",
-        names.TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.value(DEBUG)),
+        contract.TRAINING_COMPILER_HYPERPARAMETER: "true",
+        contract.TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.value(DEBUG)),
     }
     if arm.distribution == "pytorchxla":
         switches["sagemaker_pytorch_xla_multi_worker_enabled"] = "true"
@@ -207,21 +207,21 @@ def _environment(blueprint: Blueprint, arm_name: str) -> dict[str, Any]:
     """What an arm's jobs need to know of their limits and of the places that they share."""
     workload, arm = blueprint.workload, blueprint.workload.arms[arm_name]
     found: dict[str, Any] = {}
-    if arm_name != names.BASELINE_ARM:
+    if arm_name != contract.BASELINE_ARM:
         # A candidate's end never costs the baseline's release, and a candidate that was lost is
         # not taken from the cache forever. The baseline's job just fails.
-        found[names.TIME_LIMIT_VARIABLE] = join("", [parameter(MAX_RUNTIME)])
-        found[names.ATTEMPT_VARIABLE] = parameter(ATTEMPT)
+        found[contract.TIME_LIMIT_VARIABLE] = join("", [parameter(MAX_RUNTIME)])
+        found[contract.ATTEMPT_VARIABLE] = parameter(ATTEMPT)
     if workload.keeps_compiled(arm):
-        found[names.COMPILE_CACHE_VARIABLE] = f"{_KEPT_FOLDER}/compile-cache"
+        found[contract.COMPILE_CACHE_VARIABLE] = f"{_KEPT_FOLDER}/compile-cache"
     if arm.spot:
-        found[names.CHECKPOINTS_VARIABLE] = f"{_KEPT_FOLDER}/checkpoints"
-        found[names.CHECKPOINT_SECONDS_VARIABLE] = str(workload.compute.checkpoint_seconds)
+        found[contract.CHECKPOINTS_VARIABLE] = f"{_KEPT_FOLDER}/checkpoints"
+        found[contract.CHECKPOINT_SECONDS_VARIABLE] = str(workload.compute.checkpoint_seconds)
     # Jobs in network isolation cannot reach Neuron's cache. It is not in the arm's own folder of
     # checkpoints: of a spot arm the service would fetch all of it.
     if arm.compiler == "neuron" and not blueprint.deployment.isolated:
         cache = blueprint.uri("checkpoints", "neuron-compile-cache", arm_name)
-        found[names.NEURON_CACHE_VARIABLE] = cache
+        found[contract.NEURON_CACHE_VARIABLE] = cache
     return found
 
 
@@ -285,7 +285,11 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, training: Step) -> Ste
     # Resumed from a checkpoint, the job might have no step left to take a graph from; and what it
     # prints is no metric, since nothing is calculated.
     request.pop("CheckpointConfig", None)
-    unused = {names.CHECKPOINTS_VARIABLE, names.CHECKPOINT_SECONDS_VARIABLE, "MetricDefinitions"}
+    unused = {
+        contract.CHECKPOINTS_VARIABLE,
+        contract.CHECKPOINT_SECONDS_VARIABLE,
+        "MetricDefinitions",
+    }
     for member in ("Environment", "AlgorithmSpecification"):
         request[member] = {
             key: value for key, value in request[member].items() if key not in unused
@@ -295,8 +299,8 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, training: Step) -> Ste
         "sagemaker_program": json.dumps(NEURON_EXTRACTION),
         "training_script": json.loads(hyperparameters["sagemaker_program"]),
         "max_steps": str(stack.value(EXTRACTION_STEPS) if stack is not None else 0),
-        names.PARITY_STEPS: "0",
-        names.SPEED_PROBE_SECONDS: "0",
+        contract.PARITY_STEPS: "0",
+        contract.SPEED_PROBE_SECONDS: "0",
         "on_failure": "stop",
     }
     return Step(

@@ -18,7 +18,7 @@ from compilegate.execution.events import (
 )
 from compilegate.execution.result import StepFailure
 from compilegate.execution.status import StepStatus
-from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
+from compilegate.job.contract import COMPILED_LINE, COMPILING_LINE
 
 JOBS = ("Prepare", "Train-a-1", "Train-b-1", "Train-a-2", "Train-b-2", "Gate")
 

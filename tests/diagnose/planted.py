@@ -19,8 +19,8 @@ import torch
 import torch._dynamo
 import torch.profiler
 
+from compilegate.job.contract import PROFILE_VARIABLE
 from compilegate.job.launch.torchrun import torchrun_command
-from compilegate.job.names import PROFILE_VARIABLE
 from compilegate.job.profiling.script import main
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -22,7 +22,7 @@ from compilegate.diagnose.jobs import (
 )
 from compilegate.document.model import Definition, Step
 from compilegate.document.reading import read_definition
-from compilegate.job.names import PROFILE_VARIABLE
+from compilegate.job.contract import PROFILE_VARIABLE
 from compilegate.pipelines.compilation import check_requests, compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import read_workload

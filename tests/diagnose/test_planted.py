@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.diagnose.profile import Analysis, analysis_of, read_profile, text_of
-from compilegate.job.names import PROFILE_FOLDER, TRACE_FILE
+from compilegate.job.contract import PROFILE_FOLDER, TRACE_FILE
 
 PLANTED = Path(__file__).parent / "planted.py"
 STEPS = 30

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from compilegate.diagnose.jobs import OutputError
 from compilegate.diagnose.profile import analysis_of, read_profile, text_of
+from compilegate.job.contract import PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.evidence.record import PaddedPositions, PaddingRecord
 from compilegate.job.files import write_json
-from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.profiling.record import (
     COMPUTING,
     PARTS,

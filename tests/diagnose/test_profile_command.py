@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from compilegate.cli.main import main
 from compilegate.document.reading import read_definition
+from compilegate.job.contract import PROFILE_FILE, PROFILE_FOLDER
 from compilegate.job.files import write_json
-from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
 from tests.diagnose.test_profile import profile_of
 
 PROJECT = Path(__file__).parents[2]

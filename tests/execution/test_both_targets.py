@@ -19,7 +19,7 @@ from compilegate.execution.events import Event, ExecutionEnded, ExecutionStarted
 from compilegate.execution.executor import Executor
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.findings import Outcome
-from compilegate.job.names import VERDICT_FILE
+from compilegate.job.contract import VERDICT_FILE
 from compilegate.local import ImageSources, LocalExecutor
 from tests.account import scripted
 from tests.account.deployed import PIPELINE, deploy

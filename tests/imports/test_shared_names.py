@@ -1,4 +1,4 @@
-"""Names that both sides of a border use stand once, in `compilegate/job/names.py`."""
+"""Names that both sides of a border use stand once, in `compilegate/job/contract.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.job import names
+from compilegate.job import contract
 from tests.imports.project import PROJECT, modules
 
 KINDS = ("_VARIABLE", "_FILE", "_FOLDER", "_ARCHIVE", "_ARM", "_HYPERPARAMETER")
@@ -16,7 +16,7 @@ ORDINARY = {"none", "baseline", "evidence"}
 """Words that mean other things as well: a distribution of none, a reason's group."""
 SHARED = {
     value: name
-    for name, value in vars(names).items()
+    for name, value in vars(contract).items()
     if name.endswith(KINDS) and value not in ORDINARY
 }
 
@@ -27,7 +27,7 @@ def spelled_out(source: str) -> Iterator[str]:
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docstrings and node.value in SHARED:
-            yield f"line {node.lineno} has {node.value!r}: use names.{SHARED[node.value]}"
+            yield f"line {node.lineno} has {node.value!r}: use contract.{SHARED[node.value]}"
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_no_module_spells_out_a_shared_name() -> None:
     found = [
         f"{path.relative_to(PROJECT).as_posix()}: {each}"
         for path in modules().values()
-        if path != Path(names.__file__)
+        if path != Path(contract.__file__)
         for each in spelled_out(path.read_text(encoding="utf-8"))
     ]
     assert found == []
@@ -44,6 +44,6 @@ def test_no_module_spells_out_a_shared_name() -> None:
 def test_a_name_that_is_spelled_out_is_found_with_its_line() -> None:
     source = '"""Reads verdict.json."""\n\nWHERE = {"verdict.json": "COMPILEGATE_ARM"}\n'
     assert list(spelled_out(source)) == [
-        "line 3 has 'verdict.json': use names.VERDICT_FILE",
-        "line 3 has 'COMPILEGATE_ARM': use names.ARM_VARIABLE",
+        "line 3 has 'verdict.json': use contract.VERDICT_FILE",
+        "line 3 has 'COMPILEGATE_ARM': use contract.ARM_VARIABLE",
     ]

@@ -14,7 +14,8 @@ import torch
 from compilegate.job.errors import ArmError
 from compilegate.job.machine.accelerators import Machine
 from compilegate.job.machine.environment import describe_machine
-from compilegate.job.machine.numerics import check_precision, loss_scaler
+from compilegate.job.machine.numerics import check_precision
+from compilegate.job.optimizers import loss_scaler
 from compilegate.local.requests import ACCOUNT
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from moto.events.models import EventPattern
 
-from compilegate.infra.keeper import events
+from compilegate.infra.keeper import subscriptions
 from tests.aws_server.client import ACCOUNT, REGION, AwsServer
 
 BUCKET, GROUP, STACK = "models", "trial-topics", "trial-endpoint-topics"
@@ -37,14 +37,14 @@ class Account:
         event = {"id": str(uuid4()), "detail-type": kind, "source": source, "detail": detail}
         event |= {"time": "2026-11-23T10:00:00Z", **more}
         patterns = (
-            events.event_pattern(self.pipeline_arn, GROUP, STACKS, "trial-topics--"),
-            events.new_data_pattern(BUCKET, INCOMING),
+            subscriptions.event_pattern(self.pipeline_arn, GROUP, STACKS, "trial-topics--"),
+            subscriptions.new_data_pattern(BUCKET, INCOMING),
         )
         assert any(EventPattern(None, each).matches_event(event) for each in patterns), event
         return self.handler(event, None)
 
     def look(self) -> list[str]:
-        sent: list[str] = self.handler(dict(events.look_input("topics")), None)["sent"]
+        sent: list[str] = self.handler(dict(subscriptions.look_input("topics")), None)["sent"]
         return sent
 
     # Executions
@@ -86,7 +86,7 @@ class Account:
             "pipelineExecutionArn": arn,
             "currentPipelineExecutionStatus": status,
         }
-        return self.event(events.EXECUTION, "aws.sagemaker", detail)
+        return self.event(subscriptions.EXECUTION, "aws.sagemaker", detail)
 
     # What is in the bucket, and what people got
 
@@ -145,7 +145,7 @@ class Account:
             "UpdatedModelPackageFields": changed,
         }
         time = f"2026-11-23T10:{self.minute:02}:00Z"
-        return self.event(events.PACKAGE, "aws.sagemaker", detail, time=time)
+        return self.event(subscriptions.PACKAGE, "aws.sagemaker", detail, time=time)
 
     def described(self, arn: str) -> dict[str, Any]:
         found: dict[str, Any] = self.sagemaker.describe_model_package(ModelPackageName=arn)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.infra.keeper import events
+from compilegate.infra.keeper import subscriptions
 from compilegate.infra.keeper.deliveries import DeliveryError, fingerprint
 from tests.keeper.account import BUCKET, INCOMING, OWN, Account
 
@@ -29,7 +29,7 @@ def deliver(account: Account, key: str, content: str = "text,label\n") -> dict[s
     """Write an object and deliver its event; returns what came of it."""
     account.write(key, content)
     detail = {"bucket": {"name": BUCKET}, "object": {"key": key}}
-    return account.event(events.OBJECT, "aws.s3", detail)
+    return account.event(subscriptions.OBJECT, "aws.s3", detail)
 
 
 def deliver_whole(account: Account, folder: str, content: str = "monday") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.infra.keeper import events
+from compilegate.infra.keeper import subscriptions
 from tests.keeper.account import BUCKET, STACK, Account
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ class Endpoint(Account):
         stack = self.stack()
         status = {"status": stack["StackStatus"], "status-reason": ""}
         detail = {"stack-id": stack["StackId"], "status-details": status}
-        return self.event(events.STACK, "aws.cloudformation", detail)
+        return self.event(subscriptions.STACK, "aws.cloudformation", detail)
 
     def stack(self) -> dict[str, Any]:
         found = self.aws.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
@@ -202,6 +202,6 @@ def test_an_approval_starts_one_batch_transform(
     for each in (request, account.aws.calls("CreateModel")[0]):
         assert each["Tags"] == [{"Key": "compilegate:workload", "Value": "topics"}]
     failed: dict[str, Any] = {"TransformJobName": name, "TransformJobStatus": "Failed"}
-    account.event(events.TRANSFORM, "aws.sagemaker", failed)
+    account.event(subscriptions.TRANSFORM, "aws.sagemaker", failed)
     said = f"[action needed] topics: the batch transform {name} ended as Failed"
     assert account.subjects() == [said]

@@ -20,6 +20,7 @@ from compilegate.catalog.instances import accelerators_of, instances, processor_
 from compilegate.gate.confounds import find_confounds
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.compilers import declarations
+from compilegate.job.contract import EVALUATION_PLACES
 from compilegate.job.evidence import Evidence, Scalar
 from compilegate.job.machine.accelerators import (
     HOST,
@@ -29,7 +30,6 @@ from compilegate.job.machine.accelerators import (
     read_description,
 )
 from compilegate.job.machine.environment import describe_machine
-from compilegate.job.names import EVALUATION_PLACES
 
 pytestmark = pytest.mark.slow
 

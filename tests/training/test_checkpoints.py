@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.job import Job, JobConfig
-from compilegate.job.names import JOB_STARTED_VARIABLE
+from compilegate.job.contract import JOB_STARTED_VARIABLE
 from training.checkpoints import (
     CheckpointError,
     Checkpoints,

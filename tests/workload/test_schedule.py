@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.workload import NewData, Schedule
-from compilegate.workload.file import Parameters
+from compilegate.workload.declaration import Parameters
 from compilegate.workload.schedule import (
     Cron,
     longest_gap,

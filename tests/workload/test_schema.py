@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from compilegate.account.settings import Settings
 from compilegate.workload import WorkloadFile
-from compilegate.workload.schema import schema_of, workload_schema
+from compilegate.workload.json_schema import schema_of, workload_schema
 from tools.write_reference import pages
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
 from compilegate.errors import CompilegateError
 from compilegate.workload import Workload
-from compilegate.workload.file import Budget
+from compilegate.workload.declaration import Budget
 
 
 class BudgetError(CompilegateError):

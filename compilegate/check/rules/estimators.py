@@ -18,7 +18,7 @@ from compilegate.catalog.tested_models import default_batch_size, is_tested, tes
 from compilegate.check.names import Script, is_constant, keyword, last_name
 from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule
 from compilegate.check.values import Origin
-from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
+from compilegate.job.contract import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
 _BATCHES = ("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size",
             "batch_size")  # fmt: skip

@@ -40,7 +40,7 @@ from compilegate.datasets import cache_folder, raw_data
 from compilegate.document.reading import read_definition
 from compilegate.execution import exit_codes
 from compilegate.execution.events import POLL_SECONDS
-from compilegate.job.names import NOTICE_FILE
+from compilegate.job.contract import NOTICE_FILE
 from compilegate.pipelines.staging.placement import raw_data_uri
 from compilegate.workload import Workload
 from compilegate.workload.parameters import APPROVAL, ATTEMPT, DATA, INSTANCE_TYPE

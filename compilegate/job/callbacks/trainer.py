@@ -16,7 +16,7 @@ from compilegate.job.machine.numerics import preserved_generators
 from compilegate.job.machine.world import is_sharded
 from compilegate.job.script import Job, current
 from compilegate.job.script.compiled import copied_as_defined
-from compilegate.job.script.results import save_transformer, whole_state
+from compilegate.job.script.saved_model import save_transformer, whole_state
 from compilegate.job.script.steps import TrainingLoop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]

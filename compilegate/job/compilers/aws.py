@@ -17,16 +17,16 @@ from typing import Mapping
 from compilegate.job.compilers import xla_runtime as runtime
 from compilegate.job.compilers.declaration import CONFIGURED, Settings
 from compilegate.job.compilers.xla import Xla
-from compilegate.job.errors import CompilerError
-from compilegate.job.evidence import Scalar
-from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
-from compilegate.job.machine.environment import version_of
-from compilegate.job.names import (
+from compilegate.job.contract import (
     NEURON_CACHE_VARIABLE,
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,
     XLA_DEVICE_VARIABLE,
 )
+from compilegate.job.errors import CompilerError
+from compilegate.job.evidence import Scalar
+from compilegate.job.machine.accelerators import NEURON, place_of, this_machine
+from compilegate.job.machine.environment import version_of
 
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
 

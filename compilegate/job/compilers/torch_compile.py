@@ -32,11 +32,11 @@ from compilegate.job.compilers.declaration import (
     find_backend,
 )
 from compilegate.job.compilers.failures import compiler_failure
+from compilegate.job.contract import INDUCTOR_CACHE_VARIABLE
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.files import remove_at_end
 from compilegate.job.machine.numerics import preserved_generators
-from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
 _COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")

@@ -10,11 +10,11 @@ from typing import Any, Callable, ContextManager, Iterable, MutableMapping
 
 import torch
 
+from compilegate.job.contract import XLA_DEVICE_VARIABLE
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.machine.accelerators import name_gpus
 from compilegate.job.machine.memory import OF_DEVICE, OF_PROCESS, process_peak
 from compilegate.job.machine.world import World
-from compilegate.job.names import XLA_DEVICE_VARIABLE
 
 Trace = Callable[..., None]
 

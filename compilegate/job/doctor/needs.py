@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, INDUCTOR, usable_backends
-from compilegate.job.names import VISIBLE_GPUS_VARIABLE
+from compilegate.job.contract import VISIBLE_GPUS_VARIABLE
 
 SCHEMA_VERSION = 3
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name for it

@@ -23,6 +23,13 @@ from typing import Any, Mapping, Sequence
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.declaration import CONFIGURED
+from compilegate.job.contract import (
+    DOCTOR_FILE,
+    DOCTOR_TEXT_FILE,
+    IMAGE_VARIABLE,
+    OUTPUT_DATA_VARIABLE,
+    VISIBLE_GPUS_VARIABLE,
+)
 from compilegate.job.doctor.needs import (
     SHARED_MEMORY,
     Examination,
@@ -42,13 +49,6 @@ from compilegate.job.machine.environment import (
     version_of,
 )
 from compilegate.job.machine.programs import cxx_compiler, nvidia_smi, run
-from compilegate.job.names import (
-    DOCTOR_FILE,
-    DOCTOR_TEXT_FILE,
-    IMAGE_VARIABLE,
-    OUTPUT_DATA_VARIABLE,
-    VISIBLE_GPUS_VARIABLE,
-)
 
 PACKAGES = (
     *("torch", "transformers", "numpy", "triton", "pytorch-triton", "torch_xla", "torch-neuronx"),

@@ -165,7 +165,7 @@ class PaddingRecord:
     """How documents of different lengths were padded, and what that costs in the first epoch. A
     position is one document's place for a token, padding included."""
 
-    padding: str  # one of `compilegate.job.names.PADDINGS`
+    padding: str  # one of `compilegate.job.contract.PADDINGS`
     lengths: tuple[int, ...]  # that steps may have, ascending; empty with ``longest``
     bucket_lengths: tuple[int, ...]  # the lengths that `buckets` has, or would have
     tokens: int  # positions of the epoch that are no padding

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.evidence.record import (
     SLICE,
     Evidence,
@@ -193,21 +193,23 @@ def write_evidence(
     document = json.loads(json.dumps(dataclasses.asdict(evidence)))  # as a reader will find it
     document[OWN_DIGEST] = document_digest(document)
 
-    folder = Path(output_data_dir) / names.EVIDENCE_FOLDER
+    folder = Path(output_data_dir) / contract.EVIDENCE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     tables = {
-        names.STEPS_FILE: steps,
-        names.EXAMPLES_FILE: examples,
-        names.PARITY_FILE: parity,
-        names.PAIRED_FILE: paired,
-        names.TRAINED_ON_FILE: trained_on,
+        contract.STEPS_FILE: steps,
+        contract.EXAMPLES_FILE: examples,
+        contract.PARITY_FILE: parity,
+        contract.PAIRED_FILE: paired,
+        contract.TRAINED_ON_FILE: trained_on,
     }
-    for name in (names.EVIDENCE_FILE, *tables):
+    for name in (contract.EVIDENCE_FILE, *tables):
         (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         if table is not None:
             _write_arrays(folder / name, columns(table))
-    write_text(folder / names.EVIDENCE_FILE, json.dumps(document, indent=2, sort_keys=True) + "\n")
+    write_text(
+        folder / contract.EVIDENCE_FILE, json.dumps(document, indent=2, sort_keys=True) + "\n"
+    )
     return folder
 
 

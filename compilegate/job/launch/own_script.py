@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import Sequence
 
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
@@ -51,15 +51,15 @@ def main(arguments: Sequence[str]) -> int:
     recipe = hyperparameters(arguments)
     environment = script_environment(recipe, os.environ)
     name_gpus(environment)
-    output = os.environ[names.OUTPUT_DATA_VARIABLE]
-    processes = os.environ.get(names.PROCESSES_VARIABLE)
+    output = os.environ[contract.OUTPUT_DATA_VARIABLE]
+    processes = os.environ.get(contract.PROCESSES_VARIABLE)
 
     def evidence_of_attempts(attempts: tuple[str, ...]) -> Evidence:
         """What is known without the script: its arguments, and how earlier starts of it ended."""
         return Evidence(
             job=os.environ["TRAINING_JOB_NAME"],
-            arm=os.environ[names.ARM_VARIABLE],
-            seed=int(str(recipe[names.SEED])),
+            arm=os.environ[contract.ARM_VARIABLE],
+            seed=int(str(recipe[contract.SEED])),
             recipe=recipe,
             compiler=None,
             speed=None,
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def record(failure: Failure) -> None:
         # Of a script that failed nobody asks whether its compiler ran.
-        compiler = recipe.get(names.COMPILER)
+        compiler = recipe.get(contract.COMPILER)
         failed = replace(
             evidence_of_attempts(failure.attempts),
             compiler=CompilerRecord(str(compiler), ran=False) if compiler else None,
@@ -79,11 +79,11 @@ def main(arguments: Sequence[str]) -> int:
         record_failure(output, failed)
 
     def conclude(printed: PrintedMetrics, attempts: tuple[str, ...]) -> None:
-        metrics, speeds = printed.values, printed.series.get(names.SPEED_METRIC)
+        metrics, speeds = printed.values, printed.series.get(contract.SPEED_METRIC)
         notes: tuple[str, ...] = ()
         if speeds:
-            metrics[names.SPEED_METRIC] = printed_speed(speeds)
-            compiled = recipe.get(names.COMPILER, "eager") != "eager"
+            metrics[contract.SPEED_METRIC] = printed_speed(speeds)
+            compiled = recipe.get(contract.COMPILER, "eager") != "eager"
             if compiled and len(speeds) < LEAST_INTERVALS:
                 notes = (TOO_FEW,)
                 print(f"note: {TOO_FEW}", flush=True)
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
             without_evidence=NO_EVIDENCE,
             processes=None if processes is None else int(processes),
             environment=environment,
-            record=record if os.environ.get(names.ON_FAILURE_VARIABLE) == "record" else None,
+            record=record if os.environ.get(contract.ON_FAILURE_VARIABLE) == "record" else None,
             conclude=None if PrintedMetrics.declared(os.environ) is None else conclude,
         )
     )

@@ -13,19 +13,19 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
-from compilegate.job import names
+from compilegate.job import contract
 
 if TYPE_CHECKING:
     from compilegate.job.evidence import Scalar
 
-_CONTINUED = re.compile(rf"{names.JOB_VARIABLE}_\d+")
+_CONTINUED = re.compile(rf"{contract.JOB_VARIABLE}_\d+")
 _LAUNCHERS_OWN = "training_script"  # names the script for SageMaker's launcher of PyTorch 1.10
 
 
 def job_text(environment: Mapping[str, str]) -> str:
     """The job's description as JSON, from one variable or several, since the service limits their
     length. Empty where there is no job."""
-    parts = (environment.get(names.job_variable(number)) or "" for number in itertools.count(1))
+    parts = (environment.get(contract.job_variable(number)) or "" for number in itertools.count(1))
     return "".join(itertools.takewhile(bool, parts))
 
 
@@ -36,38 +36,38 @@ def script_environment(
     found = {name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)}
     text = job_text(environment)
     if text:
-        found[names.JOB_VARIABLE] = json.dumps({**json.loads(text), "recipe": dict(recipe)})
+        found[contract.JOB_VARIABLE] = json.dumps({**json.loads(text), "recipe": dict(recipe)})
     return found
 
 
 def hyperparameters(arguments: Sequence[str]) -> dict[str, Scalar]:
     """The hyperparameters by declared name; without the number of GPUs, which is the machine's."""
-    return {name: _scalar(value) for name, value in _named(arguments) if name != names.GPUS}
+    return {name: _scalar(value) for name, value in _named(arguments) if name != contract.GPUS}
 
 
 def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Scalar]:
     """The same for a script that SageMaker's own launcher started, with what describes the arm."""
-    given = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
-    renamed = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "{}")
+    given = json.loads(environment.get(contract.HYPERPARAMETERS_VARIABLE) or "{}")
+    renamed = json.loads(environment.get(contract.ARGUMENTS_VARIABLE) or "{}")
     declared = {own: name for name, own in renamed.items() if isinstance(own, str)}
     recipe = {
         declared.get(name, name): _scalar(value if isinstance(value, str) else str(value))
         for name, value in given.items()
     }
-    for name in (_LAUNCHERS_OWN, names.GPUS):
+    for name in (_LAUNCHERS_OWN, contract.GPUS):
         recipe.pop(name, None)
-    return {**recipe, **{name: job[name] for name in names.ARM_HYPERPARAMETERS if name in job}}
+    return {**recipe, **{name: job[name] for name in contract.ARM_HYPERPARAMETERS if name in job}}
 
 
 def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    table = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "null")
-    style = environment.get(names.ARGUMENT_STYLE_VARIABLE, names.ARGUMENT_STYLES[0])
+    table = json.loads(environment.get(contract.ARGUMENTS_VARIABLE) or "null")
+    style = environment.get(contract.ARGUMENT_STYLE_VARIABLE, contract.ARGUMENT_STYLES[0])
     found: list[str] = []
     for name, value in _named(arguments):
         own = name
         if table is not None and name in table:
             own = table[name]
-        elif table is not None and name in names.ARM_HYPERPARAMETERS:
+        elif table is not None and name in contract.ARM_HYPERPARAMETERS:
             continue
         # A list of words stands for name and value.
         found += _argument(own, value, style) if isinstance(own, str) else own

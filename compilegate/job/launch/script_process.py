@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Sequence
 
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.launch.script_arguments import job_text
 
 
@@ -87,9 +87,9 @@ def _become() -> str:
     """Take the arm's seed, the script's arguments and its folder; returns its path."""
     text = job_text(os.environ)
     if text:
-        seed_process(int(json.loads(text).get(names.SEED, 0)))
-    script = os.environ[names.SCRIPT_VARIABLE]
-    arguments = os.environ.get(names.SCRIPT_ARGUMENTS_VARIABLE)
+        seed_process(int(json.loads(text).get(contract.SEED, 0)))
+    script = os.environ[contract.SCRIPT_VARIABLE]
+    arguments = os.environ.get(contract.SCRIPT_ARGUMENTS_VARIABLE)
     sys.argv = [script, *(sys.argv[1:] if arguments is None else json.loads(arguments))]
     folder = str(Path(script).resolve().parent)
     if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:

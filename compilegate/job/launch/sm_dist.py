@@ -14,13 +14,15 @@ import subprocess
 import sys
 from typing import Any, Mapping
 
-from compilegate.job import names
+from compilegate.job import contract
 from compilegate.job.launch import script_process
 from compilegate.job.machine.accelerators import name_gpus
 
 
 def main(environment: Mapping[str, str]) -> int:
-    declared: dict[str, Any] = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
+    declared: dict[str, Any] = json.loads(
+        environment.get(contract.HYPERPARAMETERS_VARIABLE) or "{}"
+    )
     if "training_script" not in declared:
         print("error: the hyperparameter training_script is missing", file=sys.stderr)
         return 2
@@ -28,8 +30,8 @@ def main(environment: Mapping[str, str]) -> int:
     words = [word for name in sorted(declared) for word in _words(name, declared[name])]
     child = {
         **environment,
-        names.SCRIPT_VARIABLE: script,
-        names.SCRIPT_ARGUMENTS_VARIABLE: json.dumps(words),
+        contract.SCRIPT_VARIABLE: script,
+        contract.SCRIPT_ARGUMENTS_VARIABLE: json.dumps(words),
     }
     name_gpus(child)
     launcher = [sys.executable, "-m", "torch_xla.distributed.sm_dist", "--training_script"]

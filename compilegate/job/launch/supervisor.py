@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 
-from compilegate.job import endings, names
+from compilegate.job import contract, endings
 from compilegate.job.errors import killed_by, report_failure
 from compilegate.job.evidence import above_one
 from compilegate.job.launch.torchrun import read_note, torchrun_command
@@ -103,14 +103,16 @@ def _concluded(launch: Launch, printed: PrintedMetrics | None, earlier: tuple[st
     if launch.conclude is not None and printed is not None:
         launch.conclude(printed, earlier)
         return True
-    output = Path(os.environ[names.OUTPUT_DATA_VARIABLE])
-    evidence = output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE
-    return evidence.is_file() or (output / names.PROFILE_FOLDER / names.PROFILE_FILE).is_file()
+    output = Path(os.environ[contract.OUTPUT_DATA_VARIABLE])
+    evidence = output / contract.EVIDENCE_FOLDER / contract.EVIDENCE_FILE
+    return (
+        evidence.is_file() or (output / contract.PROFILE_FOLDER / contract.PROFILE_FILE).is_file()
+    )
 
 
 def _discard_compiled_code() -> None:
     """Remove loaded compile-cache archives: the training that crashed may have run their code."""
-    archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
+    archives = os.environ.get(contract.COMPILE_CACHE_VARIABLE)
     for archive in sorted(Path(archives).glob("*.zip")) if archives else ():
         archive.unlink()
         print(f"compile cache: {archive.name} was removed: its code may be why", flush=True)
@@ -118,8 +120,11 @@ def _discard_compiled_code() -> None:
 
 def _clear() -> None:
     """Remove what an ended training left of a model and of evidence; checkpoints stay."""
-    output, model = os.environ[names.OUTPUT_DATA_VARIABLE], os.environ.get(names.MODEL_VARIABLE)
-    shutil.rmtree(Path(output) / names.EVIDENCE_FOLDER, ignore_errors=True)
+    output, model = (
+        os.environ[contract.OUTPUT_DATA_VARIABLE],
+        os.environ.get(contract.MODEL_VARIABLE),
+    )
+    shutil.rmtree(Path(output) / contract.EVIDENCE_FOLDER, ignore_errors=True)
     for path in Path(model).glob("*") if model else ():
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -168,9 +173,9 @@ def _run(
         note = Path(folder) / "failure.json"
         environment = {
             **launch.environment,
-            names.JOB_STARTED_VARIABLE: str(time.monotonic()),
-            names.EARLIER_ATTEMPTS_VARIABLE: ",".join(earlier),
-            names.FAILURE_NOTE_VARIABLE: str(note),
+            contract.JOB_STARTED_VARIABLE: str(time.monotonic()),
+            contract.EARLIER_ATTEMPTS_VARIABLE: ",".join(earlier),
+            contract.FAILURE_NOTE_VARIABLE: str(note),
         }
         child = subprocess.Popen(
             command,
@@ -217,7 +222,7 @@ def _run(
 def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
     """Wait for its end. At the deadline, some time before the platform would fail the whole
     execution, end it: True."""
-    limit = os.environ.get(names.TIME_LIMIT_VARIABLE)
+    limit = os.environ.get(contract.TIME_LIMIT_VARIABLE)
     seconds = None
     if limit:
         deadline = _STARTED + float(limit) - min(SECONDS_KEPT, float(limit) / 4)
@@ -293,11 +298,11 @@ class PrintedMetrics:
     def declared(cls, variables: Mapping[str, str]) -> PrintedMetrics | None:
         """Those that the job's environment names; None if there are none."""
         named = {
-            name[len(names.PRINTED_VARIABLE) :]: text
+            name[len(contract.PRINTED_VARIABLE) :]: text
             for name, text in variables.items()
-            if name.startswith(names.PRINTED_VARIABLE)
+            if name.startswith(contract.PRINTED_VARIABLE)
         }
-        return cls(named, variables.get(names.PERCENT_VARIABLE, "").split()) if named else None
+        return cls(named, variables.get(contract.PERCENT_VARIABLE, "").split()) if named else None
 
     @property
     def values(self) -> dict[str, float]:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from compilegate.job.compilers.failures import explained
+from compilegate.job.contract import FAILURE_NOTE_VARIABLE
 from compilegate.job.errors import InputError, killed_by, report_failure
 from compilegate.job.machine.world import host_rank, hosts
-from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
 REPORTED_FAILURE = 3  # exit status of a process that left a note
 _PEER_GONE = (  # in the words of gloo and NCCL

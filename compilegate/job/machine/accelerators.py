@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, MutableMapping, Sequence
 
+from compilegate.job.contract import GPU_COUNT_VARIABLE, MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
 from compilegate.job.errors import ArmError, InputError
 from compilegate.job.machine.programs import nvidia_smi
-from compilegate.job.names import GPU_COUNT_VARIABLE, MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
 
 HOST, CUDA, NEURON = "cpu", "cuda", "neuron"
 KINDS = (CUDA, NEURON)  # of accelerators: NVIDIA's GPUs or AWS's Trainium

@@ -9,9 +9,9 @@ import os
 import platform
 from typing import Any, Callable, Mapping
 
+from compilegate.job.contract import IMAGE_VARIABLE
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import HOST, Machine
-from compilegate.job.names import IMAGE_VARIABLE
 
 EXACT = "ieee"  # as torch calls plain float32
 

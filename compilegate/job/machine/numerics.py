@@ -1,4 +1,4 @@
-"""The arithmetic of a training step: random numbers, float32 or 16 bits by autocast, the update."""
+"""The arithmetic of a training step: random numbers, float32 or 16 bits by autocast."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
     if precision not in AUTOCAST:
         return contextlib.nullcontext()
     if device.type == "xla":
-        context: ContextManager[Any] = _xla().autocast(AUTOCAST[precision])
+        context: ContextManager[Any] = xla_operations().autocast(AUTOCAST[precision])
         return context
     return torch.autocast(device.type, dtype=AUTOCAST[precision])
 
@@ -152,37 +152,8 @@ def check_precision(precision: str, accelerator: str) -> None:
         )
 
 
-def loss_scaler(precision: str, device: torch.device) -> Any | None:
-    if precision != "fp16":
-        return None
-    if device.type == "xla":
-        return _xla().grad_scaler()
-    if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler(device.type)
-    return torch.cuda.amp.GradScaler()  # SageMaker's images with torch 1
-
-
-def _xla() -> Any:
-    from compilegate.job.compilers import xla_runtime  # noqa: PLC0415 - torch_xla is in few environments
+def xla_operations() -> Any:
+    """Our functions on torch_xla, which few environments have."""
+    from compilegate.job.compilers import xla_runtime  # noqa: PLC0415
 
     return xla_runtime
-
-
-def adamw(
-    groups: list[dict[str, Any]], learning_rate: float, device: torch.device
-) -> torch.optim.Optimizer:
-    """AdamW, fused where torch has that for the device (on a CPU since 2.4): ten small operations a
-    parameter are a tenth of a small model's step."""
-    if device.type == "xla":
-        optimizer: torch.optim.Optimizer = _xla().adamw(groups, learning_rate)
-        return optimizer
-    if device.type in ("cpu", "cuda") and hasattr(torch, "get_autocast_dtype"):  # since 2.4 as well
-        return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
-    return torch.optim.AdamW(groups, lr=learning_rate)
-
-
-def changing_number(value: float, device: torch.device) -> float | torch.Tensor:
-    """A number that differs from step to step, such as the learning rate, as a step on that device
-    may use it. XLA makes numbers that happen to be equal one input, and so another graph; a tensor
-    of shape (1,) is always an input of its own."""
-    return torch.tensor([value]).to(device) if device.type == "xla" else value

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
+from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
@@ -33,7 +34,6 @@ from compilegate.job.evidence.parity import (
 )
 from compilegate.job.machine.numerics import own_precision, preserved_generators
 from compilegate.job.machine.world import unwrapped
-from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Call, Compiled, ObstacleError, attempted, no_new_graphs
 from compilegate.job.probes.reference import GRADIENT, Errors, judge
 from compilegate.job.probes.replay import Replay, Replayed

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from compilegate.job.evidence.record import PaddingRecord
-from compilegate.job.evidence.steady import WARM_UP
-from compilegate.job.files import write_json
-from compilegate.job.machine.world import world_of
-from compilegate.job.names import (
+from compilegate.job.contract import (
     OUTPUT_DATA_VARIABLE,
     PROFILE_FILE,
     PROFILE_FOLDER,
     PROFILE_VARIABLE,
     TRACE_FILE,
 )
+from compilegate.job.evidence.record import PaddingRecord
+from compilegate.job.evidence.steady import WARM_UP
+from compilegate.job.files import write_json
+from compilegate.job.machine.world import world_of
 from compilegate.job.profiling.record import (
     COMPUTING,
     PARTS,

@@ -19,12 +19,12 @@ from torch.utils._pytree import tree_flatten
 
 from compilegate.job.cache import CompileCache, SourceJob, key_here
 from compilegate.job.compilers import Compiler, declarations, load_compiler
+from compilegate.job.contract import EVALUATION_PLACES
 from compilegate.job.errors import CompilerError, InputError
 from compilegate.job.evidence import CompileCacheRecord, Scalar
 from compilegate.job.machine.accelerators import CUDA, HOST, place_of, require_gpus, this_machine
 from compilegate.job.machine.numerics import AUTOCAST, Generators, observed_precision, precision_now
 from compilegate.job.machine.world import World, is_sharded, take_own_gpu, unwrapped
-from compilegate.job.names import EVALUATION_PLACES
 from compilegate.job.probes.capture import (
     Autocast,
     Call,

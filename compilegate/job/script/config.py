@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
 
-from compilegate.job import names
+from compilegate.job import contract, defaults
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
@@ -48,15 +48,15 @@ class JobConfig:
     learning_rate: float | None = None
     precision: str | None = None
     recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all hyperparameters
-    parity_steps: int = names.DEFAULT_PARITY_STEPS
-    compile_cache_megabytes: int = names.DEFAULT_COMPILE_CACHE_MEGABYTES
+    parity_steps: int = defaults.DEFAULT_PARITY_STEPS
+    compile_cache_megabytes: int = defaults.DEFAULT_COMPILE_CACHE_MEGABYTES
     speed_probe_seconds: float | None = None  # at most; None: a share of the training's time
     baseline: Baseline | None = None  # what a candidate's step is timed against
     compile_cache: Path | None = None  # where the compile cache's archives are
     data_digest: str | None = None  # None: that of all files in the job's channels
-    on_failure: str = names.ON_FAILURE[0]  # whether `Job.fail` writes evidence
-    on_wrong: str = names.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
-    evaluate_on: str = names.EVALUATION_PLACES[0]  # where all arms evaluate
+    on_failure: str = contract.ON_FAILURE[0]  # whether `Job.fail` writes evidence
+    on_wrong: str = contract.ON_WRONG[0]  # what a candidate does whose arithmetic is wrong
+    evaluate_on: str = contract.EVALUATION_PLACES[0]  # where all arms evaluate
     alone: bool = False  # the script was started by hand, without a launcher
 
     @property
@@ -106,33 +106,33 @@ def read_config(environment: Mapping[str, str]) -> JobConfig:
         fields: dict[str, Any] = json.loads(text)
         baseline = fields.pop("baseline", None)
         fields.setdefault("recipe", recipe_by_toolkit(fields, environment))
-        archives = environment.get(names.COMPILE_CACHE_VARIABLE)
+        archives = environment.get(contract.COMPILE_CACHE_VARIABLE)
         return JobConfig(
             job=environment.get("TRAINING_JOB_NAME") or fields.pop("job"),
-            arm=environment.get(names.ARM_VARIABLE) or fields.pop("arm"),
-            model=Path(environment[names.MODEL_VARIABLE]),
-            output=Path(environment[names.OUTPUT_DATA_VARIABLE]),
+            arm=environment.get(contract.ARM_VARIABLE) or fields.pop("arm"),
+            model=Path(environment[contract.MODEL_VARIABLE]),
+            output=Path(environment[contract.OUTPUT_DATA_VARIABLE]),
             baseline=Baseline(**baseline) if baseline else None,
             compile_cache=Path(archives) if archives else None,
             **fields,
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(
-            f"the environment variable {names.JOB_VARIABLE} does not describe a job "
+            f"the environment variable {contract.JOB_VARIABLE} does not describe a job "
             f"({type(error).__name__}: {error}); the launcher sets it, so leave it unset to run a "
             "script by hand"
         ) from error
 
 
 def _by_hand(environment: Mapping[str, str]) -> JobConfig:
-    compiler, options = _tried_compiler(environment.get(names.COMPILER_VARIABLE) or "eager")
+    compiler, options = _tried_compiler(environment.get(contract.COMPILER_VARIABLE) or "eager")
     folder = Path("compilegate-job")
-    arm = names.BASELINE_ARM if compiler == "eager" else "tried"
+    arm = contract.BASELINE_ARM if compiler == "eager" else "tried"
     return JobConfig(
         job=environment.get("TRAINING_JOB_NAME") or arm,
-        arm=environment.get(names.ARM_VARIABLE) or arm,
-        model=Path(environment.get(names.MODEL_VARIABLE) or folder / "model"),
-        output=Path(environment.get(names.OUTPUT_DATA_VARIABLE) or folder),
+        arm=environment.get(contract.ARM_VARIABLE) or arm,
+        model=Path(environment.get(contract.MODEL_VARIABLE) or folder / "model"),
+        output=Path(environment.get(contract.OUTPUT_DATA_VARIABLE) or folder),
         compiler=compiler,
         options=options,
         baseline=None if compiler == "eager" else Baseline(),
@@ -143,7 +143,7 @@ def _by_hand(environment: Mapping[str, str]) -> JobConfig:
 def _tried_compiler(text: str) -> tuple[str, dict[str, Setting]]:
     """The compiler and its options that ``NAME`` or ``NAME:BACKEND`` stands for."""
     name, colon, backend = text.partition(":")
-    found = f"the environment variable {names.COMPILER_VARIABLE} is {text!r}"
+    found = f"the environment variable {contract.COMPILER_VARIABLE} is {text!r}"
     if name not in declarations():
         raise InputError(f"{found}, expected one of {', '.join(declarations())}")
     if not colon:

@@ -24,7 +24,7 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import names
+from compilegate.job import contract, defaults
 from compilegate.job.compilers.failures import explained
 from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
@@ -45,8 +45,9 @@ from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import checkup, describe_machine
 from compilegate.job.machine.world import World, announce_last_step, announced_last_step, world_of
 from compilegate.job.script.config import JobConfig
+from compilegate.job.script.example_rows import ExampleRows, example_metrics
 from compilegate.job.script.probes import Probes
-from compilegate.job.script.results import ExampleRows, State, example_metrics, save_into, state_of
+from compilegate.job.script.saved_model import State, save_into, state_of
 from compilegate.job.script.step_times import Measured
 from compilegate.job.script.steps import (
     LOG_EVERY,
@@ -76,7 +77,7 @@ class Job:
     def __init__(self, config: JobConfig, *, log_every: int | None = None, shapes: int = 1) -> None:
         """`log_every` and `shapes` as `start` has them."""
         self.config = config = (
-            _profiled(config) if os.environ.get(names.PROFILE_VARIABLE) else config
+            _profiled(config) if os.environ.get(contract.PROFILE_VARIABLE) else config
         )
         self._launched = world_of(os.environ)
         self._notes: list[str] = []
@@ -103,10 +104,10 @@ class Job:
         self._padding: PaddingRecord | None = None
         self._ended = time.time()
         self._finished = False
-        if os.environ.get(names.MACHINE_VARIABLE):
+        if os.environ.get(contract.MACHINE_VARIABLE):
             described = this_machine().described
             self.note(
-                f"This is a rehearsal: {names.MACHINE_VARIABLE} describes another machine "
+                f"This is a rehearsal: {contract.MACHINE_VARIABLE} describes another machine "
                 f"({described}), and this one's processor computed in its place, so no time and no "
                 "memory here is that machine's; leave the variable out to train for real."
             )
@@ -468,7 +469,7 @@ class Job:
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.config.on_failure != "record" or os.environ.get(names.FAILURE_NOTE_VARIABLE):
+        if self.config.on_failure != "record" or os.environ.get(contract.FAILURE_NOTE_VARIABLE):
             return False  # its supervisor decides whether it is started again
         if self.world.first:
             ending = of_exception(one_sentence(error)) or EXCEPTION
@@ -506,11 +507,11 @@ class Job:
 
     def clock(self) -> Any:
         """The clock for the steps of this process, the first of which begins."""
-        self._print_compiling(names.COMPILING_LINE)  # that may take minutes
+        self._print_compiling(contract.COMPILING_LINE)  # that may take minutes
         if "torch" not in sys.modules:
             return Clock()
         clock = Clock(self._compiling(by_torch=False).steps_on)
-        if not os.environ.get(names.PROFILE_VARIABLE):
+        if not os.environ.get(contract.PROFILE_VARIABLE):
             return clock
         from compilegate.job.profiling.session import ProfiledClock, current  # noqa: PLC0415
 
@@ -549,14 +550,14 @@ class Job:
             return
         compilation, step = self._compilation, self._loop.process_step
         if step == 1:
-            self._print_compiling(names.COMPILED_LINE)
+            self._print_compiling(contract.COMPILED_LINE)
             self.require_compiled_calls(later=True)
             self._note_precision()
         if compilation is None:
             self._probes_wait = False
             return
         called = any(each.compiled_calls for each in self._dispatches)
-        if step == names.DEFAULT_PARITY_STEPS and not called:
+        if step == defaults.DEFAULT_PARITY_STEPS and not called:
             for each in compilation.uncalled():  # the job fails at its end, unless they are by then
                 self.note(each)
         ready = compilation.ready()
@@ -570,7 +571,7 @@ class Job:
         if probed and self.world.first and self._ends_after is None:
             self._decide()
         self._end_if_decided()
-        early = self.compiler != "eager" and step < names.DEFAULT_PARITY_STEPS
+        early = self.compiler != "eager" and step < defaults.DEFAULT_PARITY_STEPS
         is_open = self._ends_after is None or self._ends_after > self._loop.step
         self._probes_wait = early or awaits_calls or (self._stops_together and is_open)
 
@@ -578,7 +579,7 @@ class Job:
 
     @property
     def _stops_if_wrong(self) -> bool:
-        return self.config.is_candidate and self.config.on_wrong == names.ON_WRONG[0]
+        return self.config.is_candidate and self.config.on_wrong == contract.ON_WRONG[0]
 
     @property
     def _stops_together(self) -> bool:
@@ -710,7 +711,7 @@ class Job:
             train_seconds=loading + measured.train_seconds + writing,
             total_seconds=self._ended - loop.job_started - probes.seconds_before(self._ended),
         )
-        attempts = os.environ.get(names.EARLIER_ATTEMPTS_VARIABLE, "")
+        attempts = os.environ.get(contract.EARLIER_ATTEMPTS_VARIABLE, "")
         varies = bool(compiler.options.get("dynamic_shapes"))
         slowdowns = loop.slowdowns.found(
             declared_shapes=math.inf if varies else loop.declared_shapes,
@@ -827,7 +828,7 @@ class Job:
             "precision": precision,
         }
         if autocast:
-            performed[names.AUTOCAST] = precision
+            performed[contract.AUTOCAST] = precision
         compilation = self._compilation
         if compilation is not None:
             performed["device"] = compilation.place
@@ -858,7 +859,7 @@ def _profiled(config: JobConfig) -> JobConfig:
 
 def _started() -> float:
     """When the job's first process started, as `time.time` counts."""
-    config = os.environ.get(names.JOB_STARTED_VARIABLE)
+    config = os.environ.get(contract.JOB_STARTED_VARIABLE)
     ago = time.monotonic() - float(config) if config else time.perf_counter() - _IMPORTED
     return time.time() - ago
 

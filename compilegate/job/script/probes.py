@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Sequence
 
-from compilegate.job import names
+from compilegate.job import contract, defaults
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import ParityAnswer, parity_verdict
@@ -32,7 +32,7 @@ class Probes:
         self._config = config
         self._wants_parity = config.compiler != "eager" and config.parity_steps > 0
         self._wants_speed = config.baseline is not None and config.speed_probe_seconds != 0
-        for_speed = names.DEFAULT_PARITY_STEPS if self._wants_speed else 0
+        for_speed = defaults.DEFAULT_PARITY_STEPS if self._wants_speed else 0
         self.steps_to_keep = config.parity_steps if self._wants_parity else for_speed
         """How many first steps the probes look at; zero where none will run."""
         self.parity: ParityRecord | None = None
@@ -49,7 +49,7 @@ class Probes:
         if self.parity is None or self.errors is None:
             return False
         precision = self.parity.precision
-        limit = names.DEFAULT_PARITY_LIMITS[precision]
+        limit = defaults.DEFAULT_PARITY_LIMITS[precision]
         verdict = parity_verdict(self.errors, precision, limit, self.parity.reproduced)
         return verdict.answer is ParityAnswer.FAIL
 
@@ -90,7 +90,7 @@ class Probes:
             self._found = probe_parity(
                 [each.part for each in looked_at],
                 compiler=compilation.compiler,
-                folder=Path(self._config.output) / names.EVIDENCE_FOLDER,
+                folder=Path(self._config.output) / contract.EVIDENCE_FOLDER,
                 declared=precision,
             )
         self.parity, self.errors = self._found.record, self._found.errors
@@ -116,7 +116,7 @@ class Probes:
             return
         from compilegate.job.probes import speed  # noqa: PLC0415 - torch
 
-        padding = str(config.recipe.get(names.PADDING, names.PADDINGS[0]))
+        padding = str(config.recipe.get(contract.PADDING, contract.PADDINGS[0]))
         theirs = baseline.batch_size or batch_size, baseline.precision or precision
         self.collect()
         with self._uncounted(compilation):

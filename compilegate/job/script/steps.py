@@ -23,9 +23,9 @@ from typing import (
     cast,
 )
 
+from compilegate.job.defaults import DEFAULT_PARITY_STEPS
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord
-from compilegate.job.names import DEFAULT_PARITY_STEPS
 from compilegate.job.slowdowns import SlowdownWatch
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from typing import Any
 from compilegate.document.step_types import TRAINING
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus
-from compilegate.job.files import whole_file
-from compilegate.job.names import (
+from compilegate.job.contract import (
     EVIDENCE_FOLDER,
     OUTPUT_ARCHIVE,
     REPORT_FILE,
@@ -27,6 +26,7 @@ from compilegate.job.names import (
     REPROS_FOLDER,
     VERDICT_FILE,
 )
+from compilegate.job.files import whole_file
 from compilegate.local.errors import ExecutionError
 from compilegate.local.home.journal import Journal, is_execution
 from compilegate.local.home.object_store import ObjectStore

@@ -27,14 +27,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from compilegate.job.files import file_digest, folder_digest, try_lock
-from compilegate.job.names import (
+from compilegate.job.contract import (
     COMPILE_THREADS_VARIABLE,
     INDUCTOR_CACHE_VARIABLE,
     MACHINE_VARIABLE,
     TRITON_CACHE_VARIABLE,
     VISIBLE_GPUS_VARIABLE,
 )
+from compilegate.job.files import file_digest, folder_digest, try_lock
 from compilegate.local.errors import StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.sandbox import Sandbox

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Generic, Self, TypeVar
 
+from compilegate.job.contract import VISIBLE_GPUS_VARIABLE
 from compilegate.job.files import try_lock
-from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 _SYSFS = Path("/sys/devices/system/cpu")
 _DRIVER = Path("/proc/driver/nvidia/gpus")

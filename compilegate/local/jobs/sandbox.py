@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from compilegate.job.contract import MODEL_ARCHIVE, OUTPUT_ARCHIVE
 from compilegate.job.files import NO_SPACE
-from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.launcher import Bind, JobCommand, RunningJob, View, short_name

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.miscompilers import ChangedGradient
 from compilegate.job.compilers.compiler import Eager
+from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence.parity import (
     ParityAnswer,
     ParityVerdict,
@@ -31,7 +32,6 @@ from compilegate.job.evidence.parity import (
     not_compared,
     parity_verdict,
 )
-from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import Parity, probe_parity
 from compilegate.job.probes.reference import norm, scales

@@ -15,8 +15,8 @@ from torch import Tensor, fx
 
 from benchmarks.miscompilers import MISCOMPILERS
 from compilegate.job.compilers import load_compiler
+from compilegate.job.contract import REPRO_SCRIPT as SCRIPT
 from compilegate.job.evidence.parity import departing
-from compilegate.job.names import REPRO_SCRIPT as SCRIPT
 from compilegate.job.probes.parity import probe_parity
 from compilegate.job.probes.repro import (
     LOG,

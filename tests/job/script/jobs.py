@@ -14,7 +14,7 @@ from torch import nn
 
 from compilegate.gate.evidence import read_evidence
 from compilegate.job import Job, JobConfig
-from compilegate.job.names import EVIDENCE_FOLDER
+from compilegate.job.contract import EVIDENCE_FOLDER
 
 ROOT = Path(__file__).parents[3]
 AOT_EAGER: dict[str, Any] = {"compiler": "torch-compile", "options": {"backend": "aot_eager"}}

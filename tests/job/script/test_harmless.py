@@ -14,8 +14,8 @@ from compilegate.job.endings import NOT_MEASURED
 from compilegate.job.probes.capture import Compiled
 from compilegate.job.script import compiled
 from compilegate.job.script.compiled import Compilation, Dispatch
+from compilegate.job.script.example_rows import ExampleRows
 from compilegate.job.script.probes import Probes
-from compilegate.job.script.results import ExampleRows
 from compilegate.job.script.steps import BatchSizes, Clock, Losses
 from compilegate.job.slowdowns import GraphLog
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, network, recorded, update

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from compilegate.job import InputError, Job, examples_of
-from compilegate.job.script.results import ExampleRows
+from compilegate.job.script.example_rows import ExampleRows
 from tests.job.script.jobs import AOT_EAGER, ROWS, job_of, left, recorded, trained, written
 
 

@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 from transformers import BertConfig, BertModel
 
 from compilegate.gate.evidence import read_evidence
+from compilegate.job.contract import SCRIPT_VARIABLE
 from compilegate.job.evidence import EvidenceRecord
-from compilegate.job.names import SCRIPT_VARIABLE
 from tests.environments.xla import QUICK_TO_COMPILE
 from tests.training.conftest import ROOT, start_python
 

@@ -65,17 +65,7 @@ ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")  # SageMaker's 
 TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
 TRAINING_COMPILER_DEBUG_HYPERPARAMETER = "sagemaker_training_compiler_debug_mode"
 
-# Limits and defaults that a workload declares, and the built-in training program holds as well.
-MOST_PROCESSES = 64
-DEFAULT_PARITY_STEPS, MOST_PARITY_STEPS = 4, 1000
-MOST_SPEED_PROBE_SECONDS = 3600
-DEFAULT_PARITY_LIMITS = {"fp32": 20.0, "bf16": 4.0, "fp16": 4.0}
-"""By precision: how many times what eager's rounding explains a compiled tensor may err."""
-DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
-DEFAULT_CHECKPOINT_SECONDS = 300
-
 PADDINGS = ("max", "buckets", "longest")  # to one length, a step's to one of a few or its longest
-MOST_BUCKETS = 4  # lengths of buckets: each is a graph to compile
 PADDING = "padding"
 
 EVALUATION_PLACES = ("accelerator", "host")  # where all arms of a workload evaluate

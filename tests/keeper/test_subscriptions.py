@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from moto.events.models import EventPattern
 
-from compilegate.infra.keeper import events
+from compilegate.infra.keeper import subscriptions
 from compilegate.infra.keeper.program import HANDLER, PROGRAM, keeper_program
 from tests.keeper.account import GROUP, STACKS
 
 PIPELINE = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/trial-topics"
 EXECUTION = {"pipelineArn": PIPELINE, "currentPipelineExecutionStatus": "Failed"}
+OTHER_STACK = STACKS.replace("topics", "x")
 STACK = {"stack-id": f"{STACKS}1", "status-details": {"status": "UPDATE_ROLLBACK_COMPLETE"}}
 TRANSFORM = {"TransformJobName": "trial-topics--3-2026", "TransformJobStatus": "Failed"}
 MAKER, STACKER = "aws.sagemaker", "aws.cloudformation"
@@ -25,16 +26,21 @@ MAKER, STACKER = "aws.sagemaker", "aws.cloudformation"
 @pytest.mark.parametrize(
     ("kind", "source", "detail", "heard"),
     [
-        (events.EXECUTION, MAKER, EXECUTION, "always"),
-        (events.EXECUTION, MAKER, {**EXECUTION, "pipelineArn": f"{PIPELINE}-2"}, "never"),
-        (events.EXECUTION, STACKER, EXECUTION, "with an endpoint of another source"),
-        (events.PACKAGE, MAKER, {"ModelPackageGroupName": GROUP}, "endpoint batch"),
-        (events.PACKAGE, MAKER, {"ModelPackageGroupName": "other"}, "never"),
-        (events.STACK, STACKER, STACK, "endpoint"),
-        (events.STACK, STACKER, {**STACK, "stack-id": STACKS.replace("topics", "x")}, "never"),
-        (events.STACK, STACKER, {**STACK, "status-details": {"status": "DELETED"}}, "never"),
-        (events.TRANSFORM, MAKER, TRANSFORM, "batch"),
-        (events.TRANSFORM, MAKER, {**TRANSFORM, "TransformJobStatus": "Completed"}, "never"),
+        (subscriptions.EXECUTION, MAKER, EXECUTION, "always"),
+        (subscriptions.EXECUTION, MAKER, {**EXECUTION, "pipelineArn": f"{PIPELINE}-2"}, "never"),
+        (subscriptions.EXECUTION, STACKER, EXECUTION, "with an endpoint of another source"),
+        (subscriptions.PACKAGE, MAKER, {"ModelPackageGroupName": GROUP}, "endpoint batch"),
+        (subscriptions.PACKAGE, MAKER, {"ModelPackageGroupName": "other"}, "never"),
+        (subscriptions.STACK, STACKER, STACK, "endpoint"),
+        (
+            subscriptions.STACK,
+            STACKER,
+            {**STACK, "stack-id": OTHER_STACK},
+            "never",
+        ),
+        (subscriptions.STACK, STACKER, {**STACK, "status-details": {"status": "DELETED"}}, "never"),
+        (subscriptions.TRANSFORM, MAKER, TRANSFORM, "batch"),
+        (subscriptions.TRANSFORM, MAKER, {**TRANSFORM, "TransformJobStatus": "Completed"}, "never"),
         ("SageMaker Training Job State Change", MAKER, EXECUTION, "never"),
     ],
 )
@@ -47,7 +53,7 @@ def test_one_rule_lets_through_what_the_keeper_acts_on(
         "endpoint": (STACKS, None),
         "batch": (None, "trial-topics--"),
     }.items():
-        pattern = events.event_pattern(PIPELINE, GROUP, *given)
+        pattern = subscriptions.event_pattern(PIPELINE, GROUP, *given)
         expected = heard == "always" or deploys in heard.split()
         assert EventPattern(None, pattern).matches_event(event) is expected, deploys
         # With fewer, EventBridge takes it for the name of a field.
@@ -61,8 +67,8 @@ def test_the_longest_names_fit_into_one_pattern() -> None:
     stack = (
         f"arn:aws-us-gov:cloudformation:{region}:123456789012:stack/{project}-endpoint-{workload}/"
     )
-    pattern = events.event_pattern(arn, name, stack, f"{name}--")
-    assert len(json.dumps(pattern)) < events.LONGEST_PATTERN
+    pattern = subscriptions.event_pattern(arn, name, stack, f"{name}--")
+    assert len(json.dumps(pattern)) < subscriptions.LONGEST_PATTERN
 
 
 @pytest.mark.slow

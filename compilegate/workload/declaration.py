@@ -36,7 +36,7 @@ from compilegate.job.compilers import (
     declarations,
     table_text,
 )
-from compilegate.job.names import (
+from compilegate.job.defaults import (
     DEFAULT_CHECKPOINT_SECONDS,
     DEFAULT_COMPILE_CACHE_MEGABYTES,
     MOST_COMPILE_CACHE_MEGABYTES,
