@@ -151,14 +151,14 @@ def row(cell: Cell, number: int) -> list[str]:
         for truth, harm in TRUTHS.items():
             generator = np.random.default_rng([number, len(truth)])
             found[truth] = [list(rule(history(cell, generator, harm))) for _ in range(HISTORIES)]
-        kept = [one for one in found["good"] if one[-1].posture is not Posture.REVERTED]
+        unreverted = [one for one in found["good"] if one[-1].posture is not Posture.REVERTED]
         wrong = [any(each.posture is Posture.ON for each in one) for one in found["worse"]]
         was_on = [one for one in found["breaks"] if one[BREAK - 1].posture is Posture.ON]
         after = [sum(each.candidate for each in one[BREAK:]) for one in was_on]
-        jobs = [sum(each.jobs for each in one) for one in kept]
+        jobs = [sum(each.jobs for each in one) for one in unreverted]
         figures.append(
             (
-                f"{100 * (1 - len(kept) / HISTORIES):.1f}%",
+                f"{100 * (1 - len(unreverted) / HISTORIES):.1f}%",
                 f"{100 * fmean(wrong):.1f}%",
                 f"{fmean(after):.1f}" if after else "-",
                 f"{fmean(jobs):.0f}" if jobs else "-",

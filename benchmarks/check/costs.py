@@ -218,8 +218,8 @@ def shapes() -> Iterator[Pair]:
 def compiling() -> Iterator[Pair]:
     """What people stumble over with torch.compile."""
     torch.compile(model := new_net())
-    eager, kept = training_step(model), compiled_step(None)
-    yield Pair("compiled-discarded", "the result thrown away; kept", eager, kept)
+    eager, compiled = training_step(model), compiled_step(None)
+    yield Pair("compiled-discarded", "the result thrown away; used", eager, compiled)
     (inside := new_net()).compile()
     past = training_step(inside, inside.forward)
     yield Pair("past-the-wrapper", "`model.forward(x)`; `model(x)`", past, training_step(inside))

@@ -120,8 +120,8 @@ def one_model(job: Job, _: Generator) -> None:
 
 def part_seen(job: Job, draw: Generator) -> None:
     """End the job within its first epoch, with the examples that it saw."""
-    kept = draw.random(len(job.trained_on.ids)) < 0.6
-    job.trained_on = TrainedOn(job.trained_on.ids[kept], job.trained_on.inputs[kept])
+    chosen = draw.random(len(job.trained_on.ids)) < 0.6
+    job.trained_on = TrainedOn(job.trained_on.ids[chosen], job.trained_on.inputs[chosen])
 
 
 def unmeasured_memory(job: Job, _: Generator) -> None:

@@ -222,10 +222,10 @@ def execution(
     seen = TrainedOn(*(np.sort(draw.integers(-(2**62), 2**62, 400)) for _ in range(2)))
     batches = {seed: draw.lognormal(0.0, clock.by_batch, 1000) for seed in seeds}
     falling = 0.2 + 1.2 * np.exp(-5.0 * np.arange(120) / 120)
-    courses = {seed: falling * draw.lognormal(0.0, 0.1, 120) for seed in seeds}
+    curves = {seed: falling * draw.lognormal(0.0, 0.1, 120) for seed in seeds}
     for (arm, seed), rows in examples.items():
         compiled = arm != BASELINE
-        loss = courses[seed] * draw.lognormal(0.0, 1e-4, 120)
+        loss = curves[seed] * draw.lognormal(0.0, 1e-4, 120)
         loss = loss if losses is None else losses[arm, seed]
         seconds = clock.seconds(batches[seed][: len(loss)], compiled, draw)
         recipe = {**RECIPE, "epochs": 3, "steps": len(loss)}

@@ -56,11 +56,11 @@ def _small(kind: str, of: str, **own: Any) -> partial[Any]:
 
 def _texts(*, mask: bool = True, words: bool = False) -> dict[str, Tensor]:
     """Padded texts of different lengths, labelled with a class or with the words."""
-    kept = torch.arange(LENGTH) < torch.randint(LENGTH // 2, LENGTH + 1, (TEXTS, 1))
-    tokens = torch.where(kept, torch.randint(3, WORDS, (TEXTS, LENGTH)), 0)
+    real = torch.arange(LENGTH) < torch.randint(LENGTH // 2, LENGTH + 1, (TEXTS, 1))
+    tokens = torch.where(real, torch.randint(3, WORDS, (TEXTS, LENGTH)), 0)
     labels = tokens if words else torch.randint(CLASSES, (TEXTS,))
     batch = {"input_ids": tokens, "labels": labels}
-    return {**batch, "attention_mask": kept.long()} if mask else batch
+    return {**batch, "attention_mask": real.long()} if mask else batch
 
 
 def _images(size: int, *labels: int) -> Callable[[], Batch]:

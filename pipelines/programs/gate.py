@@ -119,8 +119,8 @@ def read_registered(place: Path | None, registration: str | None) -> Registered 
     """What the program `registered` kept of the last registration; None where there was none."""
     if place is None or not (place / EVIDENCE_FOLDER).is_dir():
         return None
-    kept = place / EVIDENCE_FOLDER / REGISTRATION_FILE
-    as_now = kept.is_file() and kept.read_bytes() == (registration or "").encode()
+    saved = place / EVIDENCE_FOLDER / REGISTRATION_FILE
+    as_now = saved.is_file() and saved.read_bytes() == (registration or "").encode()
     try:
         return Registered(read_replicate(place / EVIDENCE_FOLDER), as_now)
     except EvidenceError as error:
