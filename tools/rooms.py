@@ -23,7 +23,7 @@ from compilegate.cli import main as compilegate
 PROJECT = Path(__file__).parents[1]
 SMALL = 40
 MAY_BE_SMALL = re.compile(r"(^|/)(__init__|__main__|conftest)\.py$|^workloads/")
-GENERATED = re.compile(r"<!-- (\w+): (?!end)[\w-]+ -->.*?<!-- \1: end -->", re.DOTALL)
+GENERATED = re.compile(r"<!-- (\w+): (?!end)[\w.-]+ -->.*?<!-- \1: end -->", re.DOTALL)
 
 
 @dataclass
