@@ -29,11 +29,8 @@ _MEMBERS = {
 
 
 def evaluate_all(conditions: Sequence[Any]) -> bool:
-    """Whether all conditions hold; their expressions are already resolved.
-
-    Every condition is looked at even when an earlier one is false, so that an error is told
-    whatever the order. Raises ExpressionError.
-    """
+    """Whether all conditions hold; their expressions are already resolved. Raises ExpressionError,
+    whatever the order: every condition is compared even when an earlier one is false."""
     outcomes = [evaluate(condition) for condition in conditions]
     return all(outcomes)
 

@@ -1,7 +1,7 @@
 """Reads the JSON of a definition (version 2020-12-01).
 
 Whatever can be understood becomes a Definition, and every part that cannot becomes a sentence, so
-that all faults of a definition are told at once. A member that nobody knows is such a fault: left
+that all faults of a definition are named at once. A member that nobody knows is such a fault: left
 out in silence, it would be a request that nobody carries out. Pure.
 """
 
@@ -38,10 +38,8 @@ DEFINITION_MEMBERS = (
 def read_definition(
     text: bytes | str, unread: Collection[str] = ()
 ) -> tuple[Definition, list[str]]:
-    """The definition, and one sentence for each part of it that could not be read.
-
-    Nothing is said of the steps whose names are in `unread`: they are not carried out.
-    """
+    """The definition, and one sentence for each part of it that could not be read, but for the
+    steps whose names are in `unread`: they are not carried out."""
     faults: list[str] = []
     try:
         raw = json.loads(text, parse_constant=refuse_constant)
