@@ -22,10 +22,10 @@ from compilegate.local import (
     ModelPackage,
     ObjectStore,
     describe_package,
+    first_unmet,
     list_groups,
     list_packages,
     set_approval,
-    unmet_requirement,
 )
 from compilegate.serving import ModelServer, serving_model, unpack_model
 
@@ -350,7 +350,7 @@ def _check_requirements(model: Path, python: Path) -> None:
     """An inference image installs code/requirements.txt when it starts; nothing is installed into
     the user's environment here."""
     requirements = model / "code" / "requirements.txt"
-    unmet = unmet_requirement(requirements, python) if requirements.is_file() else None
+    unmet = first_unmet(requirements, python) if requirements.is_file() else None
     if unmet is not None:
         raise RefusalError(
             f"code/requirements.txt of the model requires {unmet!r}, which {python} "

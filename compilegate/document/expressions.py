@@ -27,12 +27,10 @@ Segment = str | int
 
 
 def parameter(name: str) -> Expression:
-    """The value of a pipeline parameter."""
     return {"Get": f"Parameters.{name}"}
 
 
 def execution_variable(name: str) -> Expression:
-    """A name from EXECUTION_VARIABLES."""
     return {"Get": f"Execution.{name}"}
 
 
@@ -69,10 +67,8 @@ class ExpressionError(CompilegateError):
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """The segments of a dotted and bracketed path; a leading `$` is allowed.
-
-    Raises ExpressionError for anything else, filters and wildcards included.
-    """
+    """The segments of a dotted and bracketed path; a leading `$` is allowed. Raises ExpressionError
+    for anything else, filters and wildcards included."""
     body = text[1:] if re.match(r"\$([.\[]|$)", text) else text
     segments: list[Segment] = []
     position = 0
@@ -90,11 +86,8 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def lookup(document: Any, path: Sequence[Segment], *, by_name: bool = False) -> Any:
-    """The value at `path` in `document`.
-
-    With `by_name`, a text segment picks the list element whose naming member equals it.
-    Raises ExpressionError that says how far the path led and what is there.
-    """
+    """The value at `path` in `document`; with `by_name`, a text segment picks the list element
+    whose naming member equals it. Raises ExpressionError that says how far the path led."""
     value = document
     for position, segment in enumerate(path):
         try:
@@ -168,10 +161,8 @@ def step_reference(name: str) -> StepReference:
 
 
 def step_references(value: Any) -> Iterator[StepReference]:
-    """Every step property and property file that an argument mentions, at any depth.
-
-    Malformed references are left out: `resolve` names them.
-    """
+    """Every step property and property file that an argument mentions, at any depth, without
+    malformed ones: `resolve` names them."""
     if isinstance(value, dict):
         name = value.get("Get")
         if len(value) == 1 and isinstance(name, str) and name.startswith("Steps."):
@@ -188,7 +179,6 @@ def step_references(value: Any) -> Iterator[StepReference]:
 
 
 def describe_reference(reference: StepReference) -> str:
-    """The reference as the definition writes it."""
     return f"Steps.{reference.step}.{format_path(reference.path)}"
 
 
@@ -215,10 +205,8 @@ class Scope:
 
 
 def resolve(value: Any, scope: Scope) -> Any:
-    """`value` with every expression in it replaced by what it stands for.
-
-    Raises ExpressionError that quotes the expression which has no value.
-    """
+    """`value` with every expression in it replaced by what it stands for. Raises ExpressionError
+    that quotes the expression which has no value."""
     if is_expression(value):
         ((function, argument),) = value.items()
         if function not in _FUNCTIONS:

@@ -132,9 +132,7 @@ def parameter_values(
     declared: Sequence[Parameter], given: Mapping[str, Scalar]
 ) -> tuple[dict[str, Scalar], list[str]]:
     """Every declared parameter's value, and one sentence for each that has none or a wrong one.
-
-    Text for a number or boolean is read as one, since that is how a command line gives it.
-    """
+    Text for a number or boolean is read as one, as a command line gives it."""
     values: dict[str, Scalar] = {}
     faults: list[str] = []
     by_name = {parameter.name: parameter for parameter in declared}
@@ -178,9 +176,7 @@ _DURATION = re.compile(r"P?((?:\d+[YMWD])*)(T(?:\d+[HMS])+)?", re.ASCII)
 
 def parse_duration(text: str) -> timedelta:
     """The length of an ISO 8601 duration; the leading P may be left out, case does not matter.
-
-    Raises ValueError if `text` is not a duration or too long to be one.
-    """
+    Raises ValueError."""
     match = _DURATION.fullmatch(text.upper())
     if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not an ISO 8601 duration such as P30D or PT12H")

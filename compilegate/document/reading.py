@@ -38,10 +38,8 @@ DEFINITION_MEMBERS = (
 def read_definition(
     text: bytes | str, unread: Collection[str] = ()
 ) -> tuple[Definition, list[str]]:
-    """The definition, and one sentence for each part of it that could not be read.
-
-    Nothing is said of the steps whose names are in `unread`: they are not carried out.
-    """
+    """The definition, and one sentence for each part of it that could not be read, but for the
+    steps whose names are in `unread`: they are not carried out."""
     faults: list[str] = []
     try:
         raw = json.loads(text, parse_constant=refuse_constant)

@@ -50,12 +50,10 @@ class StepType:
 
     @property
     def function(self) -> bool:
-        """Whether it names a function to call."""
         return "FunctionArn" in self.members
 
     @property
     def outputs(self) -> bool:
-        """Whether it declares what it returns."""
         return "OutputParameters" in self.members
 
 

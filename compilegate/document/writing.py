@@ -13,7 +13,6 @@ from compilegate.document.step_types import CONDITION
 
 
 def write_definition(definition: Definition) -> str:
-    """Indented JSON that ends in a line feed."""
     return json.dumps(definition_document(definition), indent=2) + "\n"
 
 
@@ -23,7 +22,6 @@ def compact(definition: str) -> str:
 
 
 def definition_document(definition: Definition) -> dict[str, Any]:
-    """The definition as JSON values."""
     document: dict[str, Any] = {
         "Version": VERSION,
         "Metadata": {},

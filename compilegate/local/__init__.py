@@ -26,14 +26,13 @@ from compilegate.local.errors import (
 )
 from compilegate.local.executor import LocalExecutor
 from compilegate.local.home.executions import (
-    Pruned,
     execution_named,
     latest_unfinished,
     list_executions,
     pack_execution,
     prune,
 )
-from compilegate.local.home.images import ImageSources, unmet_requirement
+from compilegate.local.home.images import ImageSources, first_unmet
 from compilegate.local.home.object_store import ObjectStore, place_data
 from compilegate.local.home.registry import (
     ModelPackage,
@@ -53,12 +52,12 @@ __all__ = [
     "LocalExecutor",
     "ModelPackage",
     "ObjectStore",
-    "Pruned",
     "RefusedDefinitionError",
     "RegistryError",
     "describe_package",
     "execution_named",
     "explanation_lines",
+    "first_unmet",
     "latest_unfinished",
     "list_executions",
     "list_groups",
@@ -69,5 +68,4 @@ __all__ = [
     "prune",
     "read_model",
     "set_approval",
-    "unmet_requirement",
 ]

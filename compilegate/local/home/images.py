@@ -28,6 +28,7 @@ from compilegate.local.errors import ImageEnvironmentError
 from compilegate.local.xgboost import XGBOOST, algorithm_of
 
 HERE = "here"
+_HERE = Path(sys.executable)
 _INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} {sys.platform} " + (
     platform.machine()
 )
@@ -57,7 +58,11 @@ class Environment:
     @property
     def identity(self) -> str:
         """Changes with anything that is installed, as what pip installs on top of it does."""
-        found = {path.name for each in self._folders for path in Path(each).glob("*.dist-info")}
+        found = {
+            path.name
+            for each in _package_folders(self.python)
+            for path in Path(each).glob("*.dist-info")
+        }
         return f"{self.interpreter} {_digest(found)}"
 
     def closure(self, *own: str) -> str:
@@ -69,15 +74,9 @@ class Environment:
             return self.identity
         texts = (self.requirements.read_text(encoding="utf-8"), *own)
         lines = tuple(line for text in texts for line in _requirements(text))
-        return f"{self.interpreter} {_digest(_closure(lines, tuple(self._folders)))}"
-
-    @property
-    def _folders(self) -> Sequence[str]:
-        return sys.path if self.here else _package_folders(self.python)
-
-    def first_unmet(self, requirements: Path) -> str | None:
-        """The first line of a requirements.txt that does not hold in this environment."""
-        return first_unmet(requirements, self._folders)
+        return (
+            f"{self.interpreter} {_digest(_closure(lines, tuple(_package_folders(self.python))))}"
+        )
 
     def has_module(self, name: str) -> bool:
         """Whether its interpreter finds a module of that name; nothing is imported."""
@@ -139,10 +138,13 @@ def _from_requirements(requirements: Path) -> Environment | UnbuiltEnvironment:
 
 
 def _running_environment(requirements: Path | None) -> Environment:
-    return Environment(Path(sys.executable), True, _INTERPRETER, requirements)
+    return Environment(_HERE, True, _INTERPRETER, requirements)
 
 
-def _package_folders(python: Path) -> list[str]:
+def _package_folders(python: Path) -> Sequence[str]:
+    """Where an interpreter finds its packages."""
+    if python == _HERE:
+        return sys.path
     return sorted(str(p) for p in python.parent.parent.glob("lib*/python3*/site-packages"))
 
 
@@ -189,10 +191,9 @@ def _closure(lines: tuple[str, ...], folders: tuple[str, ...]) -> set[str]:
     return found
 
 
-def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str | None:
-    """The first line of a requirements.txt that does not hold among the installed packages.
+def first_unmet(requirements: Path, python: Path = _HERE) -> str | None:
+    """The first line of a requirements.txt that does not hold for this interpreter.
 
-    `folders` are where packages are looked for; the running interpreter's own path by default.
     A line that cannot be judged here (an option, a URL, another file) counts as unmet.
     Raises ImageEnvironmentError when the file cannot be read.
     """
@@ -200,8 +201,8 @@ def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str
         text = requirements.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ImageEnvironmentError(f"{requirements} cannot be read: {error}") from error
-    there = sys.path if folders is None else folders
-    return next((line for line in _requirements(text) if not _holds(line, there)), None)
+    folders = _package_folders(python)
+    return next((line for line in _requirements(text) if not _holds(line, folders)), None)
 
 
 def _requirements(text: str) -> list[str]:
@@ -255,9 +256,3 @@ def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
                     f"the environment for {unbuilt.requirements} could not be built (this "
                     f"one does not satisfy {unbuilt.unmet!r}): see {log}"
                 )
-
-
-def unmet_requirement(requirements: Path, python: Path) -> str | None:
-    """The first line of a requirements.txt that does not hold for this interpreter."""
-    here = python == Path(sys.executable)
-    return first_unmet(requirements, None if here else _package_folders(python))

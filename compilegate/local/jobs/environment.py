@@ -36,7 +36,7 @@ from compilegate.job.contract import (
 )
 from compilegate.job.files import file_digest, folder_digest, try_lock
 from compilegate.local.errors import StepError
-from compilegate.local.home.images import Environment
+from compilegate.local.home.images import Environment, first_unmet
 from compilegate.local.jobs.sandbox import Sandbox
 
 _HERE = "127.0.0.1"
@@ -285,7 +285,7 @@ def wanted_by(source: Path | None, image: Environment) -> Wanted | None:
     if source is None:
         return None
     requirements, is_package = source / _REQUIREMENTS, (source / _PACKAGE).is_file()
-    listed = requirements.is_file() and (is_package or image.first_unmet(requirements) is not None)
+    listed = requirements.is_file() and (is_package or first_unmet(requirements, image.python))
     if not is_package and not listed:
         return None
     # A line that is no plain requirement may lead to any other file of the source.
