@@ -7,18 +7,18 @@ import gc
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.check.names import Project, Script
 from compilegate.check.reading import Read, Unread, read_paths
-from compilegate.check.rules import BY_NAME, RULES
-from compilegate.check.rules.base import Analysis, Rule, Severity, View
+from compilegate.check.rules import FINDERS
+from compilegate.check.rules.base import Analysis, View
 from compilegate.check.rules.estimators import estimators
 from compilegate.check.steps import Step
-from compilegate.rules import COMPILERS
+from compilegate.rules import COMPILERS, Severity, table
 
 UNKNOWN_RULE = "unknown-rule"
 UNEXPLAINED = "unexplained-ignore"
@@ -95,14 +95,11 @@ class Checked:
         return max((finding.severity for finding in self.findings), default=None)
 
 
-def check_paths(
-    paths: Sequence[Path],
-    compilers: tuple[str, ...] = COMPILERS,
-    rules: Iterable[Rule] = RULES,
-) -> Checked:
+def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> Checked:
     """Check files and folders for some compilers. Nothing of them is imported or run."""
     with deep_trees():
-        return check_sources(read_paths(paths), compilers, rules)
+        read = read_paths(paths)
+        return check_sources(read, Analysis(Project(read.sources, read.root)), compilers)
 
 
 @contextmanager
@@ -120,36 +117,28 @@ def deep_trees() -> Iterator[None]:
             gc.enable()
 
 
-def check_sources(
-    read: Read, compilers: tuple[str, ...] = COMPILERS, rules: Iterable[Rule] = RULES
-) -> Checked:
+def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> Checked:
     """Check what was read."""
-    chosen = [each for each in rules if set(each.compilers) & set(compilers)]
-    analysis = Analysis(Project(read.sources, read.root))
     found: list[Finding] = []
     for script in analysis.project.scripts:
         comments = waivers(script)
-        found += _findings(View(script, analysis, compilers), chosen, comments)
+        found += _findings(View(script, analysis, compilers), comments)
         found += _about_comments(script, comments)
     found.sort(key=lambda x: (str(x.path), x.cell or 0, x.line, x.column, x.rule))
+    launchers = (View(each, analysis, COMPILERS) for each in analysis.launchers)
     return Checked(
         findings=tuple(each for each in found if each.suppressed is None),
         suppressed=tuple(each for each in found if each.suppressed is not None),
         unread=read.unread,
         files=len(analysis.project.scripts),
         compilers=compilers,
-        coverage=_coverage(analysis),
-    )
-
-
-def _coverage(analysis: Analysis) -> Coverage:
-    views = [View(each, analysis, COMPILERS) for each in analysis.launchers]
-    return Coverage(
-        loops=tuple(map(_loop, analysis.steps.found)),
-        followed=tuple(dict.fromkeys(each.full_name for each in analysis.steps.followed)),
-        not_followed=tuple(analysis.steps.not_followed),
-        compiled=len(analysis.regions.found),
-        jobs=sum(1 for view in views for _ in estimators(view)),
+        coverage=Coverage(
+            loops=tuple(map(_loop, analysis.steps.found)),
+            followed=tuple(dict.fromkeys(each.full_name for each in analysis.steps.followed)),
+            not_followed=tuple(analysis.steps.not_followed),
+            compiled=len(analysis.regions.found),
+            jobs=sum(1 for view in launchers for _ in estimators(view)),
+        ),
     )
 
 
@@ -165,11 +154,12 @@ def _loop(step: Step) -> str:
     return f"{where}-{end.line}{unknown}"
 
 
-def _findings(view: View, rules: Iterable[Rule], comments: dict[int, Waiver]) -> Iterator[Finding]:
+def _findings(view: View, comments: dict[int, Waiver]) -> Iterator[Finding]:
     source = view.script.source
-    for rule in rules:
+    for rule in table().rules.values():
+        compilers = tuple(each for each in rule.compilers if each in view.compilers)
         seen: set[int] = set()
-        for found in rule.find(view):
+        for found in FINDERS[rule.name](view) if compilers else ():
             line = getattr(found.node, "lineno", 1)
             if line in seen:  # one place, one finding
                 continue
@@ -187,7 +177,7 @@ def _findings(view: View, rules: Iterable[Rule], comments: dict[int, Waiver]) ->
                 why=rule.why,
                 fix=rule.fix,
                 page=rule.page,
-                compilers=tuple(name for name in rule.compilers if name in view.compilers),
+                compilers=compilers,
                 cell=place.cell,
                 end_line=end.line if end.cell == place.cell else place.line,
                 suppressed=None if waiver is None else waiver.reason,
@@ -249,23 +239,24 @@ def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Fin
     """What is wrong with the comments themselves."""
     for waiver in comments.values():
         place = script.source.place(waiver.line)
-        unknown = sorted(name for name in waiver.rules if name not in BY_NAME)
-        problem = "" if waiver.reason else "the comment says no reason"
-        if unknown or not waiver.rules:
+        unknown = sorted(name for name in waiver.rules if name not in FINDERS)
+        named = bool(waiver.rules) and not unknown
+        if named and waiver.reason:
+            continue
+        problem = "the comment says no reason"
+        if not named:
             problem = "the comment names no rule, so it ignores nothing"
             problem = f"there is no rule `{unknown[0]}` to ignore" if unknown else problem
-        if problem:
-            named = bool(waiver.rules) and not unknown
-            yield Finding(
-                path=script.source.path,
-                line=place.line,
-                column=waiver.column,
-                rule=UNEXPLAINED if named else UNKNOWN_RULE,
-                severity=Severity.NOTE if named else Severity.WARNING,
-                message=problem,
-                why="A later reader cannot tell whether the finding is still to be ignored.",
-                fix="Write `# compilegate: ignore[RULE] reason`.",
-                page="docs/check.md",
-                compilers=(),
-                cell=place.cell,
-            )
+        yield Finding(
+            path=script.source.path,
+            line=place.line,
+            column=waiver.column,
+            rule=UNEXPLAINED if named else UNKNOWN_RULE,
+            severity=Severity.NOTE if named else Severity.WARNING,
+            message=problem,
+            why="A later reader cannot tell whether the finding is still to be ignored.",
+            fix="Write `# compilegate: ignore[RULE] reason`.",
+            page="docs/check.md",
+            compilers=(),
+            cell=place.cell,
+        )

@@ -14,7 +14,7 @@ from pathlib import Path
 from compilegate.check.checking import Finding, check_sources, deep_trees
 from compilegate.check.names import Project, Script, is_constant, owner_of
 from compilegate.check.reading import LINE_END, Unread, read_paths
-from compilegate.check.rules import BY_NAME
+from compilegate.check.rules import FINDERS
 from compilegate.check.rules.base import Analysis, View
 from compilegate.check.rules.compiling import compiled_as
 from compilegate.rules import COMPILERS
@@ -57,8 +57,9 @@ def fix_paths(
     """
     with deep_trees():
         read = read_paths(paths)
-        findings = [each for each in check_sources(read, compilers).findings if each.cell is None]
         analysis = Analysis(Project(read.sources, read.root))
+        found = check_sources(read, analysis, compilers).findings
+        findings = [each for each in found if each.cell is None]
         fixed: list[Fixed] = []
         refused: list[Unread] = []
         for script in analysis.project.scripts:
@@ -81,7 +82,7 @@ def fix_paths(
 
 
 def _edits(view: View, finding: Finding) -> Iterator[Edit]:
-    for found in BY_NAME[finding.rule].find(view):
+    for found in FINDERS[finding.rule](view):
         at = getattr(found.node, "lineno", 0), getattr(found.node, "col_offset", -1) + 1
         if at == (finding.line, finding.column) and isinstance(found.node, ast.Call):
             yield from FIXES[finding.rule](view, found.node)

@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from compilegate.check.checking import Checked, Finding
-from compilegate.check.rules.base import Severity
-from compilegate.rules import COMPILERS
+from compilegate.rules import COMPILERS, Severity
 
 NOTHING = "no training loop found in these files: nothing was checked"
 _MOST_NAMED = 4

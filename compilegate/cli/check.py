@@ -12,12 +12,11 @@ import click
 from compilegate.check.checking import Checked, check_paths
 from compilegate.check.fixes import fix_paths
 from compilegate.check.output import NOTHING, annotations_of, json_of, sarif_of, summary, text_of
-from compilegate.check.rules.base import Severity
 from compilegate.cli.options import FILE, refuse_given
 from compilegate.cli.printing import RefusalError, print_or_write, writing
 from compilegate.execution import exit_codes
 from compilegate.job.files import whole_file
-from compilegate.rules import COMPILERS
+from compilegate.rules import COMPILERS, Severity
 
 _STATUS = {
     Severity.ERROR: exit_codes.CHECK_ERRORS,

@@ -1,13 +1,7 @@
-"""The table of rules behind `advise`, `profile` and `check`: one place for what each of them says.
-
-from compilegate.rules import table
-
-table().rules["sync-in-step"].fix
-table().measured["synchronisation"].remedy
-"""
+"""The table of rules behind `advise`, `profile` and `check`: one place for what each says."""
 
 from __future__ import annotations
 
-from compilegate.rules.table import COMPILERS, Measured, Rule, Table, table
+from compilegate.rules.table import COMPILERS, Measured, Rule, Severity, Table, table
 
-__all__ = ["COMPILERS", "Measured", "Rule", "Table", "table"]
+__all__ = ["COMPILERS", "Measured", "Rule", "Severity", "Table", "table"]

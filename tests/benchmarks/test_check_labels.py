@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.check import __main__ as program
-from compilegate.check.rules import BY_NAME
+from compilegate.rules import table
 
 SCRIPT = """import torch
 model = torch.nn.Linear(2, 1)
@@ -72,5 +72,5 @@ def test_the_labels_are_complete() -> None:
         assert re.fullmatch(r"[0-9a-f]{64}", each.digest)
         assert re.fullmatch(r"[0-9a-f]{40}", each.commit)
         labels = [label.split() for label in (*each.due, *each.allowed)]
-        assert {rule for rule, _ in labels} <= set(BY_NAME)
-        assert all(each.compiler in BY_NAME[rule].compilers for rule, _ in labels)
+        assert {rule for rule, _ in labels} <= set(table().rules)
+        assert all(each.compiler in table().rules[rule].compilers for rule, _ in labels)

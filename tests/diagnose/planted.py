@@ -1,6 +1,6 @@
-"""Profiles the programs that are named, each in a process of its own.
+"""Profiles programs of programs.py, each in a process of its own.
 
-    python tests/diagnose/planted.py FOLDER slow_loader one_matmul ...
+    python tests/diagnose/planted.py FOLDER STEPS slow_loader one_matmul ...
 
 torch is imported once, and each program runs in a copy of this process. On a busy machine a step of
 many small operations is interrupted in between, which looks like work outside of torch: such steps
@@ -23,9 +23,9 @@ from compilegate.job.contract import PROFILE_VARIABLE
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.profiling.script import main
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = str(Path(__file__).with_name("programs.py"))
 SEVERAL = ("exchanges_gradients", "exchanges_in_a_job")
-"""Programs of `several/`, which torchrun starts as two processes."""
+"""Programs that torchrun starts as two processes."""
 
 
 def profile(program: str, folder: Path, steps: int) -> int:
@@ -41,14 +41,14 @@ def profile(program: str, folder: Path, steps: int) -> int:
         os.environ[PROFILE_VARIABLE] = f"{steps}:{folder / program}"
         os.chdir(tempfile.mkdtemp(dir=folder))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        status = main([str(PROGRAMS / f"{program}.py")])
+        status = main([PROGRAMS, program])
     finally:
         os._exit(status)
 
 
 def profile_several(program: str, folder: Path, steps: int) -> int:
     """The same for two processes; torch is imported anew in each."""
-    script = ["-m", "compilegate.job.profiling.script", str(PROGRAMS / "several" / f"{program}.py")]
+    script = ["-m", "compilegate.job.profiling.script", PROGRAMS, program]
     environment = {**os.environ, PROFILE_VARIABLE: f"{steps}:{folder / program}"}
     return subprocess.run(
         torchrun_command(2, script, {}), env=environment, stdout=subprocess.DEVNULL, check=False

@@ -1,9 +1,13 @@
-"""What `compilegate check` looks for: a function for each rule of `compilegate/rules`."""
+"""What `compilegate check` looks for: a function of the name of each rule of `compilegate/rules`,
+which looks at one script at a time."""
 
 from compilegate.check.rules import compiling, estimators, shapes, step, xla
-from compilegate.check.rules.base import Rule
+from compilegate.check.rules.base import Find
+from compilegate.rules import table
 
-_MODULES = (step, shapes, compiling, xla, estimators)
-_NAMED = [each for module in _MODULES for each in vars(module).values()]
-RULES = tuple(each for each in _NAMED if isinstance(each, Rule))
-BY_NAME = {each.name: each for each in RULES}
+_FUNCTIONS = {
+    name: each
+    for module in (step, shapes, compiling, xla, estimators)
+    for name, each in vars(module).items()
+}
+FINDERS: dict[str, Find] = {name: _FUNCTIONS[name.replace("-", "_")] for name in table().rules}

@@ -1,8 +1,4 @@
-"""What a rule is, and what it is given to look at.
-
-A rule is one function of a file of this folder that looks at one script at a time. What it says of
-what it finds, and the page that says so, is in `compilegate/rules/rules.toml`.
-"""
+"""What a rule's function is given to look at, and what it gives."""
 
 from __future__ import annotations
 
@@ -11,30 +7,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 
 from compilegate.check.names import Project, Script, last_name
 from compilegate.check.steps import Compiled, Often, Regions, Step, Steps, feeding
 from compilegate.check.values import Kind, Values
-from compilegate.rules import table
+from compilegate.rules import Severity
 
 TRAINING_COMPILER = "training-compiler"
 LAZY = ("xla", TRAINING_COMPILER, "neuron")
 """Compilers that trace the whole step by PyTorch/XLA."""
-
-
-class Severity(IntEnum):
-    """How grave a finding is. `ERROR` is kept for what is wrong whatever else the script does."""
-
-    NOTE = 1
-    WARNING = 2
-    ERROR = 3
-
-    @property
-    def word(self) -> str:
-        """The word people read and write."""
-        return self.name.lower()
 
 
 @dataclass(frozen=True)
@@ -47,30 +29,6 @@ class Found:
 
 
 Find = Callable[["View"], Iterator[Found]]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What is looked for, why, and what to do about it."""
-
-    name: str
-    severity: Severity
-    compilers: tuple[str, ...]
-    why: str
-    fix: str
-    page: str  # the page that says so
-    find: Find
-
-
-def rule(name: str) -> Callable[[Find], Rule]:
-    """Make a rule of the function that finds its places. What it says is in the table of rules."""
-    known = table().rules[name]
-
-    def made(find: Find) -> Rule:
-        severity = Severity[known.severity.upper()]
-        return Rule(name, severity, known.compilers, known.why, known.fix, known.page, find)
-
-    return made
 
 
 class Analysis:

@@ -15,7 +15,7 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import Found, View, rule, written
+from compilegate.check.rules.base import Found, View, written
 from compilegate.check.steps import Compiled
 from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Origin, Values, handed_back
 
@@ -55,7 +55,6 @@ def _is_module(compiled: Compiled, values: Values) -> bool:
     return compiled.sort == "in place" or of_package or values.kind(script, target) is Kind.MODEL
 
 
-@rule("compiled-discarded")
 def compiled_discarded(view: View) -> Iterator[Found]:
     """The compiled result is thrown away, or what fails to compile is passed over."""
     for compiled in view.compiled:
@@ -91,7 +90,6 @@ def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
     return False
 
 
-@rule("compile-order")
 def compile_order(view: View) -> Iterator[Found]:
     """The compiled module is moved, cast or wrapped afterwards."""
     if not view.analysis.regions.found:
@@ -123,7 +121,6 @@ def _compiled_before(view: View, owner: ast.expr | None, call: ast.Call) -> bool
     return any(x.script is script and script.function_around(x.node) is here for x in before)
 
 
-@rule("orig-mod-keys")
 def orig_mod_keys(view: View) -> Iterator[Found]:
     """The keys of what is saved carry the name of the wrapper."""
     if not view.analysis.regions.found or "_orig_mod" in view.analysis.words:
@@ -169,7 +166,6 @@ _HOUSEKEEPING = re.compile(
 )
 
 
-@rule("past-the-wrapper")
 def past_the_wrapper(view: View) -> Iterator[Found]:
     """A method of a compiled module runs the original, uncompiled."""
     regions = view.analysis.regions.found
@@ -183,7 +179,6 @@ def past_the_wrapper(view: View) -> Iterator[Found]:
             yield Found(call, f"`{written(call.func)}` runs the module without what was compiled")
 
 
-@rule("recompiles")
 def recompiles(view: View) -> Iterator[Found]:
     """torch.compile is called again and again, or its update is made for a rate that changes."""
     for compiled in view.compiled:

@@ -16,9 +16,10 @@ from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
 from compilegate.check.names import Script, is_constant, keyword, last_name
-from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, View
 from compilegate.check.values import Origin
 from compilegate.job.contract import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
+from compilegate.rules import Severity
 
 _BATCHES = ("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size",
             "batch_size")  # fmt: skip
@@ -170,7 +171,6 @@ def _first_with_pytorchxla() -> tuple[int, ...]:
     return min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
 
 
-@rule("compiler-job")
 def compiler_job(view: View) -> Iterator[Found]:
     """The job cannot train with Training Compiler as it is written."""
     for each in compiled_estimators(view):
@@ -216,7 +216,6 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
         yield each.finding(f"{name} imports Transformers, which the image does not have", entry)
 
 
-@rule("compiler-nodes")
 def compiler_nodes(view: View) -> Iterator[Found]:
     """Several instances exchange gradients over a slow network."""
     for each in compiled_estimators(view):
@@ -247,7 +246,6 @@ def debugged(view: View) -> Iterator[Found]:
 # ---- models, batches and rates
 
 
-@rule("untested")
 def untested(view: View) -> Iterator[Found]:
     """AWS's table of tested models has nothing on a model or an instance."""
     for each in compiled_estimators(view):
@@ -302,7 +300,6 @@ def _loaded(view: View, call: ast.Call, owner: ast.expr) -> str:
     return _text(settled)
 
 
-@rule("batch-not-raised")
 def batch_not_raised(view: View) -> Iterator[Found]:
     """The compiled job keeps the batch of the job without the compiler."""
     jobs = [each for each in compiled_estimators(view) if each.on_pytorch]
@@ -357,7 +354,6 @@ def _less_than_tested(each: Estimator, batch: int) -> str:
     return message if batch <= before[0] < fitted[0] else ""
 
 
-@rule("rate-not-scaled")
 def rate_not_scaled(view: View) -> Iterator[Found]:
     """The batch grew, by the compiler or by more processes, and the learning rate did not."""
     native = [each for each in estimators(view) if each.compiler is None]
@@ -393,7 +389,6 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
         yield each.finding("the learning rate does not grow with the processes", given)
 
 
-@rule("preprocessing-workers")
 def preprocessing_workers(view: View) -> Iterator[Found]:
     """One process prepares the data before training begins."""
     for each in compiled_estimators(view):

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.names import is_constant, keyword, last_name
-from compilegate.check.rules.base import LAZY, Found, Severity, View, rule, written
+from compilegate.check.rules.base import LAZY, Found, View, written
 from compilegate.check.rules.step import trainer_arguments, trainer_options
+from compilegate.rules import Severity
 
 # ---- batches of several shapes
 
@@ -20,7 +21,6 @@ _EVALUATES = re.compile(
 )
 
 
-@rule("varying-shapes")
 def varying_shapes(view: View) -> Iterator[Found]:
     """What makes the batches differ in shape from step to step."""
     if not view.analysis.steps.found or _covered(view):
@@ -205,7 +205,6 @@ def _is_length(view: View, node: ast.AST) -> bool:
 # ---- the last batch
 
 
-@rule("ragged-last-batch")
 def ragged_last_batch(view: View) -> Iterator[Found]:
     """The last batch of an epoch is smaller than the others."""
     lazy = any(each in LAZY for each in view.compilers)

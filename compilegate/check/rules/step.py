@@ -15,9 +15,10 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import Found, Severity, View, rule, written
+from compilegate.check.rules.base import Found, View, written
 from compilegate.check.rules.estimators import debugged
 from compilegate.check.values import Kind
+from compilegate.rules import Severity
 
 # ---- values that are read from the device
 
@@ -32,7 +33,6 @@ _RECORDING = frozenset({"log_metric", "log_metrics", "set_postfix",
                         "set_description", "set_postfix_str", "print", "summary"})  # fmt: skip
 
 
-@rule("sync-in-step")
 def sync_in_step(view: View) -> Iterator[Found]:
     """The host waits for a value of the device in each step, or a compiled graph ends at one."""
     reads: dict[ast.AST, str] = {
@@ -183,7 +183,6 @@ _FLAGS = r"is_compiling|is_scripting|is_tracing|onnx|debug|verbose|%"
 # ---- code and shapes that depend on values
 
 
-@rule("data-dependent")
 def data_dependent(view: View) -> Iterator[Found]:
     """What runs next, or how large a result is, depends on the values of a tensor."""
     for node in ast.walk(view.script.source.tree):
@@ -294,7 +293,6 @@ _SAVING = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_w
 _FEWEST_STEPS = 10
 
 
-@rule("too-often")
 def too_often(view: View) -> Iterator[Found]:
     """What now and then would do is done in each step."""
     for call in view.script.calls:
@@ -349,7 +347,6 @@ _DEBUGGERS = {
 }  # fmt: skip
 
 
-@rule("debugging-on")
 def debugging_on(view: View) -> Iterator[Found]:
     """A profiler or a debug mode looks at every operation while the model trains."""
     for does, names in _DEBUGGERS.items():
@@ -371,7 +368,6 @@ def debugging_on(view: View) -> Iterator[Found]:
 # ---- data, devices, precision, updates
 
 
-@rule("loader-workers")
 def loader_workers(view: View) -> Iterator[Found]:
     """The batches are read between the steps, in the process that trains."""
     for call in view.loaders:
@@ -420,7 +416,6 @@ def _ready(view: View, loader: ast.Call) -> bool:
     return any(script.called(call).endswith("TensorDataset") for script, call in made)
 
 
-@rule("data-parallel")
 def data_parallel(view: View) -> Iterator[Found]:
     """DataParallel runs the copies of the model in threads of one process."""
     for call in view.script.calls_of("torch.nn.parallel.data_parallel"):
@@ -437,7 +432,6 @@ _PRECISION = re.compile(
 )
 
 
-@rule("full-precision")
 def full_precision(view: View) -> Iterator[Found]:
     """Nothing in the files gives another precision than 32-bit floats."""
     steps = [step for step in view.steps if step.sort in ("loop", "call")]
@@ -457,7 +451,6 @@ def full_precision(view: View) -> Iterator[Found]:
         yield Found(places[0], "the training runs in 32-bit floats alone")
 
 
-@rule("python-optimizer")
 def python_optimizer(view: View) -> Iterator[Found]:
     """An optimizer of the script's own updates one parameter after the other."""
     for function in view.script.functions:

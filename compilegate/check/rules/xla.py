@@ -16,11 +16,12 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import TRAINING_COMPILER, Found, Severity, View, rule, written
+from compilegate.check.rules.base import TRAINING_COMPILER, Found, View, written
 from compilegate.check.rules.estimators import compiled_estimators
 from compilegate.check.rules.step import trainer_options
 from compilegate.check.steps import Step
 from compilegate.check.values import Kind
+from compilegate.rules import Severity
 
 # ---- the end of a step
 
@@ -36,7 +37,6 @@ def xla_device(view: View) -> bool:
     return bool(made) or (view.xla and any(is_constant(each, "xla") for each in devices))
 
 
-@rule("missing-mark-step")
 def missing_mark_step(view: View) -> Iterator[Found]:
     """Nothing in the loop makes PyTorch/XLA run what it has traced."""
     if not xla_device(view):
@@ -103,7 +103,6 @@ def is_distributed(script: Script) -> bool:
     return bool(started) and script.uses("torch_xla")
 
 
-@rule("gradients-not-reduced")
 def gradients_not_reduced(view: View) -> Iterator[Found]:
     """Each process updates by its own gradients, or by a sum, or clips before they are gathered."""
     script, several = view.script, is_distributed(view.script)
@@ -129,7 +128,6 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
                 yield Found(call, "the gradients are gathered after they were unscaled or clipped")
 
 
-@rule("no-distributed-sampler")
 def no_distributed_sampler(view: View) -> Iterator[Found]:
     """Each process goes over the same data."""
     shards = {"use_spmd", "accelerator", "shard", "iterabledataset", "trainer", "mark_sharding"}
@@ -141,7 +139,6 @@ def no_distributed_sampler(view: View) -> Iterator[Found]:
             yield Found(call, "each process goes over all of the data")
 
 
-@rule("no-common-seed")
 def no_common_seed(view: View) -> Iterator[Found]:
     """Nothing makes the processes start from the same weights."""
     seeds = {"manual_seed", "set_seed", "seed_everything", "set_rng_state", "load_state_dict",
@@ -162,7 +159,6 @@ def no_common_seed(view: View) -> Iterator[Found]:
 # ---- devices
 
 
-@rule("cuda-with-xla")
 def cuda_with_xla(view: View) -> Iterator[Found]:
     """Something is put on CUDA where the model trains on XLA, or everything is."""
     if xla_device(view):
@@ -211,7 +207,6 @@ def _is_choice(view: View, node: ast.AST) -> bool:
     return any(isinstance(each, choices) for each in places)
 
 
-@rule("torch-save-with-xla")
 def torch_save_with_xla(view: View) -> Iterator[Found]:
     """Every process writes tensors of the XLA device."""
     statements = view.script.source.tree.body
@@ -228,7 +223,6 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
             yield Found(call, "`torch.save` writes what is on the XLA device")
 
 
-@rule("xla-optimizer")
 def xla_optimizer(view: View) -> Iterator[Found]:
     """The optimizer asks the host after each step whether gradients overflowed."""
     if xla_device(view) and view.script.calls_of("torch_xla.amp.GradScaler"):
@@ -248,7 +242,6 @@ def xla_optimizer(view: View) -> Iterator[Found]:
 # ---- TensorFlow
 
 
-@rule("runs-eagerly")
 def runs_eagerly(view: View) -> Iterator[Found]:
     """TensorFlow makes no graph of the step."""
     script = view.script
