@@ -10,12 +10,13 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from compilegate.access import Arns, Statement
-from compilegate.access.jobs import ANY, JOB_NAMES, NO_RESOURCE, WRITE
+from compilegate.access.jobs import ANY, AS_WAITING, JOB_NAMES, NO_RESOURCE, WRITE
 from compilegate.access.layout import data_prefix, verdicts_prefix
+from compilegate.access.policy import may, may_list, may_objects
 from compilegate.access.sharing import BY_S3, SEE_IMAGE, SHARED_PREFIXES
 from compilegate.account.settings.declaration import GitHub, Source
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import may, may_list, may_objects, outputs, scoped_role, stack_options
+from compilegate.infra.parts import outputs, scoped_role, stack_options
 from compilegate.infra.project import Project
 
 HOST = "token.actions.githubusercontent.com"
@@ -220,7 +221,6 @@ class CiPermissions:
         # In this region, too, where it is replicated from another one.
         replica = Arns(partition=arns.partition, region=arns.region, account=source.account)
         repositories = {place.repository(images): None for place in (there, replica)}
-        waiting = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
         return [
             may("SeeModelsBefore", "sagemaker:DescribeModelPackage", on=[packages], because=OURS),
             may_objects("ReadModelsBefore", "s3:GetObject", bucket=bucket, below=models),
@@ -247,7 +247,7 @@ class CiPermissions:
                 "RegisterPromoted",
                 "sagemaker:CreateModelPackage",
                 on=[arns.sagemaker(f"model-package/{group}/*")],
-                when=waiting,
+                when=AS_WAITING,
                 because=OURS,
             ),
             may(

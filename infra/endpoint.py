@@ -21,15 +21,9 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.jobs import WRITE, join_vpc, publish_metrics, pull_images, write_logs
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
+from compilegate.access.policy import may, may_grant, may_list, may_objects
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import (
-    may,
-    may_list,
-    may_objects,
-    scoped_role,
-    service_principal,
-    stack_options,
-)
+from compilegate.infra.parts import scoped_role, service_principal, stack_options
 from compilegate.infra.project import BATCH, Project
 from compilegate.pipelines.deployment import Network
 from compilegate.pipelines.requests import volume_key_of
@@ -225,12 +219,7 @@ def serving_role(
             may_list("ListModels", bucket, reads),
             *writes,
             may("UseKey", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", on=[key]),
-            may(
-                "EncryptVolumes",
-                "kms:CreateGrant",
-                on=[key],
-                when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-            ),
+            may_grant("EncryptVolumes", key),
             *pull_images(repositories),
             write_logs(
                 arns,

@@ -29,26 +29,26 @@ from compilegate.access.layout import (
     training_prefix,
     verdicts_prefix,
 )
+from compilegate.access.policy import may, may_objects
 from compilegate.access.sharing import of_bucket, of_key, of_repository
+from compilegate.account.registry import WAITING
 from compilegate.account.roles import repository_arns, serving_folders, serving_repositories
 from compilegate.account.settings.declaration import Storage
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.bootstrap import execution_role
 from compilegate.infra.parts import (
     acknowledge,
-    may,
-    may_objects,
     outputs,
     removal_policy,
     scoped_role,
     service_principal,
     stack_options,
 )
-from compilegate.infra.project import WAITING, Project
+from compilegate.infra.project import Project
 from compilegate.workload import Workload
 
 PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
-"""Shares of a budget at which people are told: of what was spent, or of what will be."""
+"""Percentages of a budget at which a message is sent: of the actual or the forecast cost."""
 GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
 
 
@@ -284,7 +284,7 @@ class FoundationStack(cdk.Stack):
         }
 
     def _topic(self) -> sns.ITopic:
-        """What tells people what needs their attention; alarms and budgets may publish to it."""
+        """The topic of messages to people; alarms and budgets may publish to it."""
         notifications = self._project.settings.notifications
         if notifications.topic_arn is not None:
             # Who may publish there, alarms and budgets among them, its owner says (docs/aws.md).

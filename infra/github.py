@@ -28,7 +28,7 @@ API, SECONDS = "https://api.github.com", 20
 
 
 class GitHubError(CompilegateError):
-    """GitHub gave no answer that could be used. The message says what was asked for."""
+    """GitHub gave no answer that could be used. The message names the request."""
 
 
 def main() -> int:

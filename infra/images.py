@@ -17,10 +17,11 @@ from constructs import Construct
 
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import ANY, NO_RESOURCE, pull_images
+from compilegate.access.policy import may
 from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import acknowledge, may, scoped_role, service_principal, stack_options
+from compilegate.infra.parts import acknowledge, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"

@@ -17,7 +17,7 @@ from compilegate.workload.declaration import Budget
 from compilegate.workload.schedule import longest_gap, read_expression
 
 LATE_HOURS = 6.0
-"""How much later than the schedule says an execution may start before people are told."""
+"""How much later than scheduled an execution may start before a message is sent."""
 DAYS = 366 * 2
 EPOCH = date(2026, 1, 1)
 """Any moment: a template must be the same every day."""

@@ -18,9 +18,10 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.endpoints import GATEWAYS, Reached, endpoint_statements, reached_services
 from compilegate.access.jobs import ANY, NO_RESOURCE
+from compilegate.access.policy import may
 from compilegate.account.roles import aws_repositories, repository_arns
 from compilegate.infra.foundation import FoundationStack
-from compilegate.infra.parts import may, outputs, scoped_role, service_principal, stack_options
+from compilegate.infra.parts import outputs, scoped_role, service_principal, stack_options
 from compilegate.infra.project import Project
 from compilegate.pipelines.deployment import ProjectNetwork
 

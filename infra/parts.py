@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -11,7 +11,6 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from compilegate.access import Statement
-from compilegate.access.jobs import MANY_OBJECTS
 from compilegate.access.policy import LARGEST_POLICY
 from compilegate.account.settings.declaration import Storage
 from compilegate.errors import CompilegateError
@@ -19,7 +18,7 @@ from compilegate.infra.project import Project
 
 
 def stack_options(project: Project, env: cdk.Environment, description: str) -> dict[str, Any]:
-    """Arguments of a stack. Which bootstrap it is deployed by is said once, to the whole app."""
+    """Arguments of a stack. The bootstrap that deploys it is set once, for the whole app."""
     names = project.names
     boundary = names.boundary
     if boundary is not None and names.settings.bootstrap.qualifier is None:
@@ -49,29 +48,6 @@ def removal_policy(storage: Storage) -> cdk.RemovalPolicy:
 
 class PolicySizeError(CompilegateError):
     """A role's policy is larger than IAM allows. The message names the role."""
-
-
-def may(
-    sid: str,
-    *actions: str,
-    on: Sequence[str],
-    when: Mapping[str, Mapping[str, Any]] | None = None,
-    because: str | None = None,
-) -> Statement:
-    """A statement of a role's policy, in the order in which it is read."""
-    return Statement(sid=sid, actions=actions, resources=on, conditions=when or {}, because=because)
-
-
-def may_objects(sid: str, *actions: str, bucket: str, below: Iterable[str]) -> Statement:
-    """The same on the objects below these prefixes."""
-    return may(sid, *actions, on=[f"{bucket}/{each}*" for each in below], because=MANY_OBJECTS)
-
-
-def may_list(sid: str, bucket: str, below: Iterable[str]) -> Statement:
-    """List what lies below these prefixes: without that S3 says of an object which is not there
-    that it is forbidden."""
-    prefixes = [f"{each}*" for each in below]
-    return may(sid, "s3:ListBucket", on=[bucket], when={"StringLike": {"s3:prefix": prefixes}})
 
 
 def service_principal(

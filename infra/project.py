@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compilegate.account.registry import WAITING
 from compilegate.account.settings import (
     SETTINGS_FILE,
     Names,
@@ -25,7 +26,6 @@ LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
 SageMaker serves models with. The names of EventBridge's rules end in as many characters as that of
 the function, and may be as long."""
 BATCH = "batch"
-WAITING = "PendingManualApproval"
 RELEASE = "--99999-20260101000000"
 """The longest that is put behind a workload's name for what its models are served with."""
 

@@ -33,6 +33,7 @@ from compilegate.access.layout import (
     notices_prefix,
     verdicts_prefix,
 )
+from compilegate.access.policy import may, may_grant, may_list, may_objects, may_pass
 from compilegate.access.sharing import group_policy
 from compilegate.account.roles import job_statements
 from compilegate.account.settings.reading import network_of
@@ -60,9 +61,6 @@ from compilegate.infra.keeper.subscriptions import (
 )
 from compilegate.infra.limits import limits_of
 from compilegate.infra.parts import (
-    may,
-    may_list,
-    may_objects,
     outputs,
     removal_policy,
     scoped_role,
@@ -410,7 +408,7 @@ class WorkloadStack(cdk.Stack):
         }
 
     def _following(self) -> list[Statement]:
-        """See this pipeline's executions and models, stop one or start one, tell people."""
+        """See this pipeline's executions and models, stop one or start one, send messages."""
         return [
             may(
                 "StartAndListExecutions",
@@ -454,7 +452,7 @@ class WorkloadStack(cdk.Stack):
         return self._arns.sagemaker(f"model-package/{self._group}/*")
 
     def _remembering(self) -> list[Statement]:
-        """Read verdicts and what was delivered; keep the queue, and what was told."""
+        """Read verdicts and what was delivered; keep the queue and the messages sent."""
         bucket, name = self._foundation.bucket_arn, self._workload.name
         reads = [verdicts_prefix(name), *([self._delivered] if self._delivered else [])]
         keeps = [deliveries_prefix(name), notices_prefix(name)]
@@ -565,19 +563,8 @@ class WorkloadStack(cdk.Stack):
         return [
             may("Transform", "sagemaker:CreateModel", "sagemaker:CreateTransformJob", **named),
             may("TagWhatIsMade", "sagemaker:AddTags", **named),
-            may(
-                "PassServingRole",
-                "iam:PassRole",
-                on=[self.serving_role_arn],
-                when={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-            ),
-            # For the volumes of its machines.
-            may(
-                "LendKeyToService",
-                "kms:CreateGrant",
-                on=[key],
-                when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-            ),
+            may_pass("PassServingRole", self.serving_role_arn),
+            may_grant("LendKeyToService", key),
             may("SeeKey", "kms:DescribeKey", on=[key]),
         ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compilegate.access.layout import (
     checkpoints_prefix,
@@ -19,7 +20,17 @@ from compilegate.access.layout import (
     verdicts_prefix,
     workload_prefix,
 )
-from compilegate.access.policy import Arns, Statement
+from compilegate.access.policy import (
+    MANY_OBJECTS,
+    Arns,
+    Statement,
+    may,
+    may_grant,
+    may_list,
+    may_objects,
+    may_pass,
+)
+from compilegate.access.sharing import SEE_IMAGE
 
 PROJECT_TAG = "compilegate:project"
 """On every resource of a project."""
@@ -29,8 +40,9 @@ WORKLOAD_TAG = "compilegate:workload"
 ANY = "*"
 NO_RESOURCE = "The action does not support permissions for single resources"
 JOB_NAMES = "SageMaker names a pipeline's jobs and their log streams when they start"
-MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix"
 VERSIONS = "The versions in a group are numbered"
+AS_WAITING = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
+"""The condition under which a model is registered without being approved."""
 IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
 
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
@@ -61,12 +73,13 @@ class Place:
 
 def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
-    name = place.workload
+    name, bucket = place.workload, place.bucket_arn
+    written = [training_prefix(name), checkpoints_prefix(name)]
     return [
         *_read(place, [workload_prefix(name)]),
-        _change(place, "WriteObjects", [training_prefix(name), checkpoints_prefix(name)], *WRITE),
+        may_objects("WriteObjects", *WRITE, bucket=bucket, below=written),
         # When a job removes a checkpoint, SageMaker deletes the object with the job's role.
-        _change(place, "DeleteObjects", [checkpoints_prefix(name)], "s3:DeleteObject"),
+        may_objects("DeleteObjects", "s3:DeleteObject", bucket=bucket, below=written[1:]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -79,9 +92,10 @@ def processing_statements(place: Place, *, deliveries: Sequence[str]) -> list[St
     """
     name = place.workload
     written = (executions_prefix, models_prefix, verdicts_prefix, registered_prefix)
+    below = [each(name) for each in written]
     return [
         *_read(place, [workload_prefix(name), data_prefix(name), *deliveries]),
-        _change(place, "WriteObjects", [each(name) for each in written], *WRITE),
+        may_objects("WriteObjects", *WRITE, bucket=place.bucket_arn, below=below),
         *_job_statements(place, "ProcessingJobs"),
     ]
 
@@ -103,73 +117,45 @@ def pipeline_statements(
     """
     of_group = place.arns.sagemaker(f"model-package-group/{group}")
     versions = place.arns.sagemaker(f"model-package/{group}/*")
-    passed_on = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-    registering = ["sagemaker:CreateModelPackage"]
-    waiting = {"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
+    register = "sagemaker:CreateModelPackage"
+    see = [
+        f"sagemaker:{action}"
+        for action in ("DescribeModelPackage", "DescribeModelPackageGroup", "ListModelPackages")
+    ]
+    if not approved_by_people:
+        see.insert(0, register)
+    new = {"StringEquals": {"sagemaker:TaggingAction": "CreateModelPackage"}}
     statements = [
         *_run_jobs(place),
-        *(
-            Statement(sid, ["iam:PassRole"], [arn], conditions=passed_on)
-            for sid, arn in (
-                ("PassTrainingRole", training_role_arn),
-                ("PassProcessingRole", processing_role_arn),
-            )
-        ),
-        Statement(
-            "RegisterModels",
-            [
-                *([] if approved_by_people else registering),
-                "sagemaker:DescribeModelPackage",
-                "sagemaker:DescribeModelPackageGroup",
-                "sagemaker:ListModelPackages",
-            ],
-            [of_group, versions],
-            because=VERSIONS,
-        ),
-        Statement(
-            "TagNewModels",
-            ["sagemaker:AddTags"],
-            [versions],
-            conditions={"StringEquals": {"sagemaker:TaggingAction": "CreateModelPackage"}},
-            because=VERSIONS,
-        ),
+        may_pass("PassTrainingRole", training_role_arn),
+        may_pass("PassProcessingRole", processing_role_arn),
+        may("RegisterModels", *see, on=[of_group, versions], because=VERSIONS),
+        may("TagNewModels", "sagemaker:AddTags", on=[versions], when=new, because=VERSIONS),
     ]
     if approved_by_people:
         statements += [
-            Statement(
-                "RegisterAsWaiting", registering, [versions], conditions=waiting, because=VERSIONS
-            ),
+            may("RegisterAsWaiting", register, on=[versions], when=AS_WAITING, because=VERSIONS),
             # The request is asked for on the group, too, which has no status.
-            Statement("RegisterInGroup", registering, [of_group]),
+            may("RegisterInGroup", register, on=[of_group]),
         ]
+    below = [workload_prefix(place.workload)]
     statements += [
         # CreateModelPackage looks up the model's image with the caller's permissions.
-        Statement(
-            "SeeImagesOfModels", ["ecr:BatchGetImage", "ecr:DescribeImages"], place.repository_arns
-        ),
-        Statement(
-            "ReadObjects",
-            ["s3:GetObject"],
-            [f"{place.bucket_arn}/{workload_prefix(place.workload)}*"],
-            because=MANY_OBJECTS,
-        ),
-        _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
+        may("SeeImagesOfModels", *SEE_IMAGE, on=place.repository_arns),
+        may_objects("ReadObjects", "s3:GetObject", bucket=place.bucket_arn, below=below),
+        may("UseKey", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", on=[place.key_arn]),
     ]
     if posture_function is not None:
-        calling = ["lambda:InvokeFunction"]
-        statements.append(Statement("AskThePosture", calling, [posture_function]))
+        statements.append(may("AskThePosture", "lambda:InvokeFunction", on=[posture_function]))
     return statements
 
 
 def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str | None) -> list[Statement]:
     """The scheduler: start this pipeline, and put failed starts into the queue, if there is one."""
-    start = ("StartPipeline", "sagemaker:StartPipelineExecution", pipeline_arn)
-    dead_letter = ("KeepWhatFailed", "sqs:SendMessage", dead_letter_arn)
-    return [
-        Statement(sid, [action], [arn])
-        for sid, action, arn in (start, dead_letter)
-        if arn is not None
-    ]
+    statements = [may("StartPipeline", "sagemaker:StartPipelineExecution", on=[pipeline_arn])]
+    if dead_letter_arn is not None:
+        statements.append(may("KeepWhatFailed", "sqs:SendMessage", on=[dead_letter_arn]))
+    return statements
 
 
 def _run_jobs(place: Place) -> list[Statement]:
@@ -181,35 +167,27 @@ def _run_jobs(place: Place) -> list[Statement]:
     request_tag = {f"aws:RequestTag/{WORKLOAD_TAG}": place.workload}
     resource_tag = {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}
     create_actions = ["CreateProcessingJob", "CreateTrainingJob"]
+    new_job = {**request_tag, "sagemaker:TaggingAction": create_actions}
     jobs = [place.arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")]
+
+    def may_jobs(sid: str, actions: list[str], equal: dict[str, Any] | None = None) -> Statement:
+        when = {"StringEquals": equal} if equal else {}
+        named = [f"sagemaker:{action}" for action in actions]
+        return may(sid, *named, on=jobs, when=when, because=JOB_NAMES)
+
     return [
-        Statement(
-            sid,
-            [f"sagemaker:{action}" for action in actions],
-            jobs,
-            conditions={"StringEquals": conditions} if conditions else {},
-            because=JOB_NAMES,
-        )
-        for sid, actions, conditions in (
-            ("StartJobs", create_actions, request_tag),
-            ("TagNewJobs", ["AddTags"], {**request_tag, "sagemaker:TaggingAction": create_actions}),
-            ("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"], {}),
-            ("StopJobs", ["StopProcessingJob", "StopTrainingJob"], resource_tag),
-        )
+        may_jobs("StartJobs", create_actions, request_tag),
+        may_jobs("TagNewJobs", ["AddTags"], new_job),
+        may_jobs("SeeJobs", ["DescribeProcessingJob", "DescribeTrainingJob"]),
+        may_jobs("StopJobs", ["StopProcessingJob", "StopTrainingJob"], resource_tag),
     ]
 
 
 def _job_statements(place: Place, kind: str) -> list[Statement]:
     """What every job of that kind needs, whatever it does."""
     return [
-        _use_key(place, *USE_KEY),
-        # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
-        Statement(
-            "EncryptVolumes",
-            ["kms:CreateGrant"],
-            [place.key_arn],
-            conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-        ),
+        may("UseKey", *USE_KEY, on=[place.key_arn]),
+        may_grant("EncryptVolumes", place.key_arn),
         *pull_images(place.repository_arns),
         write_logs(place.arns, f"/aws/sagemaker/{kind}", because=JOB_NAMES),
         publish_metrics(f"/aws/sagemaker/{kind}"),
@@ -219,90 +197,52 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
 
 def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
     """Read and list what lies below these prefixes, and read code."""
+    bucket, assets, code = place.bucket_arn, place.assets_arn, place.code_prefix
+    objects = [*(f"{bucket}/{prefix}*" for prefix in prefixes), f"{assets}/{code}*"]
+    buckets = list(dict.fromkeys([bucket, assets]))
     return [
-        Statement(
-            "ReadObjects",
-            ["s3:GetObject"],
-            [
-                *(f"{place.bucket_arn}/{prefix}*" for prefix in prefixes),
-                f"{place.assets_arn}/{place.code_prefix}*",
-            ],
-            because=MANY_OBJECTS,
-        ),
-        Statement(
-            "ListObjects",
-            ["s3:ListBucket"],
-            [place.bucket_arn],
-            conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}},
-        ),
+        may("ReadObjects", "s3:GetObject", on=objects, because=MANY_OBJECTS),
+        may_list("ListObjects", bucket, prefixes),
         # Code is named by its digest: without that, a list of digests says nothing.
-        Statement(
-            "ListCode",
-            ["s3:ListBucket"],
-            [place.assets_arn],
-            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}},
-        ),
-        Statement(
-            "FindBuckets",
-            ["s3:GetBucketLocation"],
-            list(dict.fromkeys([place.bucket_arn, place.assets_arn])),
-        ),
+        may_list("ListCode", assets, [code]),
+        may("FindBuckets", "s3:GetBucketLocation", on=buckets),
     ]
-
-
-def _change(place: Place, sid: str, prefixes: Sequence[str], *actions: str) -> Statement:
-    return Statement(
-        sid, actions, [f"{place.bucket_arn}/{prefix}*" for prefix in prefixes], because=MANY_OBJECTS
-    )
-
-
-def _use_key(place: Place, *actions: str) -> Statement:
-    return Statement("UseKey", actions, [place.key_arn])
 
 
 def pull_images(repository_arns: Sequence[str]) -> list[Statement]:
     """Pull from these repositories, and no others."""
     return [
-        Statement("LogInToRegistry", ["ecr:GetAuthorizationToken"], [ANY], because=NO_RESOURCE),
-        Statement("PullImages", PULL, repository_arns),
+        may("LogInToRegistry", "ecr:GetAuthorizationToken", on=[ANY], because=NO_RESOURCE),
+        may("PullImages", *PULL, on=repository_arns),
     ]
 
 
 def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
     """Write to a log group, and make it for the first one."""
-    return Statement(
-        "WriteLogs",
-        WRITE_LOGS,
-        [arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
-        because=because,
-    )
+    streams = [arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")]
+    return may("WriteLogs", *WRITE_LOGS, on=streams, because=because)
 
 
 def publish_metrics(*namespaces: str) -> Statement:
     named = namespaces[0] if len(namespaces) == 1 else list(namespaces)
-    return Statement(
-        "PublishMetrics",
-        ["cloudwatch:PutMetricData"],
-        [ANY],
-        conditions={"StringEquals": {"cloudwatch:namespace": named}},
-        because=NO_RESOURCE,
+    within = {"StringEquals": {"cloudwatch:namespace": named}}
+    return may(
+        "PublishMetrics", "cloudwatch:PutMetricData", on=[ANY], when=within, because=NO_RESOURCE
     )
 
 
 def join_vpc() -> Statement:
-    return Statement(
+    return may(
         "JoinVpc",
-        [
-            "ec2:CreateNetworkInterface",
-            "ec2:CreateNetworkInterfacePermission",
-            "ec2:DeleteNetworkInterface",
-            "ec2:DeleteNetworkInterfacePermission",
-            "ec2:DescribeDhcpOptions",
-            "ec2:DescribeNetworkInterfaces",
-            "ec2:DescribeSecurityGroups",
-            "ec2:DescribeSubnets",
-            "ec2:DescribeVpcs",
-        ],
-        [ANY],
+        "ec2:CreateNetworkInterface",
+        "ec2:CreateNetworkInterfacePermission",
+        "ec2:DeleteNetworkInterface",
+        "ec2:DeleteNetworkInterfacePermission",
+        "ec2:DescribeDhcpOptions",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSecurityGroups",
+        "ec2:DescribeSubnets",
+        "ec2:DescribeVpcs",
+        on=[ANY],
         because=IN_A_VPC,
     )

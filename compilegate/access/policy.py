@@ -6,13 +6,14 @@ Each part of an ARN may be a CloudFormation token.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
 LARGEST_POLICY = 10_240
 """How many characters IAM allows for all inline policies of a role together."""
 LONGEST_NAME = 64
+MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix"
 
 
 class Somewhere(Protocol):
@@ -105,6 +106,42 @@ class Statement:
             "Resource": list(self.resources),
             **({"Condition": dict(self.conditions)} if self.conditions else {}),
         }
+
+
+def may(
+    sid: str,
+    *actions: str,
+    on: Sequence[str],
+    when: Mapping[str, Mapping[str, Any]] | None = None,
+    because: str | None = None,
+) -> Statement:
+    """A statement, in the order in which it is read."""
+    return Statement(sid, actions, on, conditions=when or {}, because=because)
+
+
+def may_objects(sid: str, *actions: str, bucket: str, below: Iterable[str]) -> Statement:
+    """A statement on the objects below these prefixes of the bucket with this ARN."""
+    return may(sid, *actions, on=[f"{bucket}/{each}*" for each in below], because=MANY_OBJECTS)
+
+
+def may_list(sid: str, bucket: str, below: Iterable[str]) -> Statement:
+    """List what lies below these prefixes. Without the permission, S3 answers 403 for an object
+    that does not exist."""
+    prefixes = [f"{each}*" for each in below]
+    return may(sid, "s3:ListBucket", on=[bucket], when={"StringLike": {"s3:prefix": prefixes}})
+
+
+def may_pass(sid: str, role_arn: str) -> Statement:
+    """Pass a role to SageMaker, and to no other service."""
+    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    return may(sid, "iam:PassRole", on=[role_arn], when=to_sagemaker)
+
+
+def may_grant(sid: str, key_arn: str) -> Statement:
+    """Let AWS services, and nobody else, use the key for volumes: a program could give a grant to
+    anybody."""
+    for_a_service = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return may(sid, "kms:CreateGrant", on=[key_arn], when=for_a_service)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What can go wrong between here and the account, by who has to act on it.
 
 boto3 has a class for each way to fail and a code for each service's refusal. Here each of them is
-one sentence that says what was asked for, what came back and what to do.
+one sentence: the request, the answer and what to do.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from compilegate.access.console import job_pages, log_group
 from compilegate.account.errors import (
     AwsError,
     DeniedError,
@@ -46,13 +47,6 @@ VERDICT = "verdict"
 """The output of a gate's job in Compilegate's own pipelines; elsewhere it may have any name."""
 LAST_LINES = 20
 """The most that is shown of a failed job's log."""
-_PAGES = {
-    "training-job": "jobs",
-    "processing-job": "processing-jobs",
-    "transform-job": "transform-jobs",
-}
-"""The console's word, by the kind of job in an ARN."""
-_DOMAINS = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
 _EXECUTION_ARN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:pipeline/[A-Za-z0-9-]+/execution/[A-Za-z0-9-]+"
 )
@@ -60,32 +54,6 @@ _EXECUTION_ARN = re.compile(
 
 def is_execution_arn(text: str) -> bool:
     return _EXECUTION_ARN.fullmatch(text) is not None
-
-
-def console(partition: str, region: str) -> str:
-    """What the addresses of the console begin with."""
-    return f"https://{region}.{_DOMAINS.get(partition, 'console.aws.amazon.com')}"
-
-
-def job_pages(arn: str) -> dict[str, str]:
-    """The console's pages of a job and of what it printed; none for anything else."""
-    _, partition, _, region, _, resource = arn.split(":", 5)
-    kind, _, name = resource.partition("/")
-    if kind not in _PAGES:
-        return {}
-    at, home = console(partition, region), f"home?region={region}#"
-    # The console decodes what follows the # twice.
-    group = _log_group(kind.removesuffix("-job").capitalize()).replace("/", "$252F")
-    stream = f"$3FlogStreamNameFilter$3D{name}$252F"
-    return {
-        "job": f"{at}/sagemaker/{home}/{_PAGES[kind]}/{name}",
-        "log": f"{at}/cloudwatch/{home}logsV2:log-groups/log-group/{group}{stream}",
-    }
-
-
-def _log_group(type: str) -> str:
-    """Where the service puts what jobs print, by the type of their steps."""
-    return f"/aws/sagemaker/{type}Jobs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,7 +388,7 @@ class SageMakerExecutor:
         machines has a stream for each; the one that was written to last counts."""
         if "log" not in step.links:
             return ()
-        client, group = self.session.client("logs"), _log_group(step.type)
+        client, group = self.session.client("logs"), log_group(step.type)
         events = []
         with aws_errors(f"read the log of {step.job_name}"), absent_allowed():
             streams = client.describe_log_streams(

@@ -42,7 +42,7 @@ class RegisteredModel:
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What the pipeline said of it: its workload, arm, seed, verdict."""
+        """The pipeline's metadata of it: its workload, arm, seed, verdict."""
         return self.description.get("CustomerMetadataProperties") or {}
 
 

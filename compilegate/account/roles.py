@@ -155,11 +155,14 @@ def job_statements(
         ours = [arns.repository(names.repository(folder)) for folder in own]
         return [*ours, *repository_arns(arns, of_aws)]
 
-    trained_in = pulled(arm_folders(workload, folders), aws_repositories([workload], arns.region))
+    used = {arm.image_folder for arm in workload.arms.values()}
+    own = [folder for folder in folders if folder in used]
+    trained_in = pulled(own, aws_repositories([workload], arns.region))
     served_in = pulled(serving_folders(workload), serving_repositories(workload, arns.region))
     training = replace(place, repository_arns=trained_in)
     yield "training", f"Training jobs of {name}", training_statements(training)
-    processing = replace(place, repository_arns=pulled(processing_folders(workload, folders)))
+    processed_in = pulled(sorted({workload.kind.processing_image[1], GATE} & set(folders)))
+    processing = replace(place, repository_arns=processed_in)
     yield (
         "processing",
         f"Prepare, gather and gate jobs of {name}",
@@ -225,15 +228,6 @@ def approved_by_people(workload: Workload) -> bool:
     another approval, for all of them or for scheduled ones."""
     scheduled = workload.schedule.parameters.given if workload.schedule is not None else {}
     return {workload.registry.approval, scheduled.get(APPROVAL, WAITING)} == {WAITING}
-
-
-def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    used = {setup.image_folder for setup in workload.arms.values()}
-    return [folder for folder in folders if folder in used]
-
-
-def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
-    return sorted({workload.kind.processing_image[1], GATE} & set(folders))
 
 
 def serving_folders(workload: Workload) -> list[str]:

@@ -37,7 +37,7 @@ class Script:
     """A script, read."""
 
     arguments: Mapping[str, str]
-    """What it calls what a job is told, by our names."""
+    """The script's names of a job's settings, by our names."""
     settings: Mapping[str, Any]
     """What it trains with by default, as far as it was found: batch_size, learning_rate, and the
     precision of its autocast or of its library where that is bf16 or fp16."""

@@ -252,7 +252,7 @@ def roles_of(
 ) -> Roles:
     """What each column is for; `subject` is the file's name, and `text` and `label` are options.
 
-    Raises InitError where it cannot be told, with the columns and the option that tells.
+    Raises InitError where that is unclear, with the columns and the option that decides.
     """
     for option, given in (("--text", text), ("--label", label)):
         if given is not None and given not in columns:

@@ -252,7 +252,7 @@ class ArmTable(CompilerKeys):
 
     @property
     def options_given(self) -> dict[Option, Setting]:
-        """What the compiler is told; what is left out has its default."""
+        """Values of the compiler's options; an option left out has its default."""
         given = {each: getattr(self, each.key) for each in compiler_options().values()}
         return {
             option: table_text(value) if option.table else value

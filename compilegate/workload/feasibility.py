@@ -87,9 +87,9 @@ def findings(
 ) -> tuple[ArmFinding, ...]:
     """What the catalog has to say about each arm at that target, and in that region.
 
-    Without a region it is not asked whether AWS has an image there. Anywhere but on SageMaker,
-    instances and regions do not matter: only what the target refuses is told. `instance_type` is
-    what an execution is given for arms that name none; what the schedule gives is looked at too.
+    Without a region, whether AWS has an image there is not checked. Anywhere but on SageMaker,
+    instances and regions do not matter: only the target's own refusals are reported.
+    `instance_type` is that of arms that name none; the schedule's is looked at too.
     `libraries` are what the workload's own program imports.
     """
     scheduled = _scheduled(workload).get(INSTANCE_TYPE)

@@ -75,7 +75,7 @@ class Arm(ArmTable):
     scaled_rate: ScaledRate | None
     """What the learning rate follows from; None where the file gives it."""
     compiler_options: dict[str, Setting]
-    """What the compiler is told, by the name of its option; what is left out has its default."""
+    """Values of the compiler's options, by name; an option left out has its default."""
 
     @property
     def world_size(self) -> int:

@@ -30,7 +30,7 @@ from compilegate.workload.settled import (
 )
 
 HANDLER = "inference.py"
-"""What AWS's toolkits call the handler unless they are told otherwise; the built-in one's name."""
+"""Default name of the handler in AWS's toolkits; the built-in one's name."""
 JSON = "application/json"
 BUILT_IN_TYPES = (JSON, "application/jsonlines", "text/plain")
 """What the handler of the built-in program reads; it answers with the first two."""

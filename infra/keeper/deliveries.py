@@ -84,7 +84,7 @@ class Deliveries:
         first = self._first(f"known/{delivery.token}", uri=delivery.uri)
         if first == delivery.uri:
             return self.start_next()
-        sent = self.outbox.tell("same", "data", delivery.uri, uri=delivery.uri, first=first)
+        sent = self.outbox.notify("same", "data", delivery.uri, uri=delivery.uri, first=first)
         return {"same": delivery.uri, "as": first, "sent": sent}
 
     def after(self, arn: str, status: str) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Deliveries:
             self._write(f"started/{short_name(arn)}", asdict(delivery))
             self.bucket.delete(self._key(f"waiting/{delivery.token}"))
             # It may be one that an interrupted call started and that has ended since, or one that
-            # gave way before the lines above said whose it is.
+            # gave way before the lines above recorded whose it is.
             status = self.pipeline.describe(arn).get("PipelineExecutionStatus")
             if status in RUNNING:
                 return {"started": arn}
@@ -133,7 +133,7 @@ class Deliveries:
         self.bucket.write_fact(self._key(name), fact)
 
     def _first(self, name: str, **fact: str) -> str:
-        """A fact's one value: that of whoever said it first."""
+        """A fact's one value: the first that was written."""
         self.bucket.write_fact(self._key(name), fact, once=True)
         (value,) = (self._read(name) or fact).values()
         return str(value)
@@ -176,7 +176,7 @@ class Deliveries:
 
 
 def fingerprint(head: Mapping[str, Any]) -> str:
-    """What tells an object's content from others: its length, and the checksum that S3 has of it.
+    """What distinguishes an object's content: its length, and the checksum that S3 has of it.
 
     An ETag comes last: where an object is encrypted with a key of KMS it is no digest of the
     content, and the same file that is uploaded twice gets two.

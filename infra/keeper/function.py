@@ -52,8 +52,8 @@ ATTEMPT = "Attempt"
 """The parameter by which candidates train again."""
 REGISTER_STEPS = "Register-"
 """What the names of the steps that register a model begin with; an arm's name follows."""
-NOTICE_DAYS = 7
-"""Age up to which a decision is reported: none from before a first deployment."""
+REPORT_DAYS = 7
+"""Age up to which a decision is reported, so that a first deployment reports no old ones."""
 WHO = "function"
 # The function has a minute, so a call that hangs is abandoned and retried.
 _CONFIG = Config(
@@ -62,10 +62,10 @@ _CONFIG = Config(
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """Handle one event; returns what came of it, and prints it for the log."""
-    came = connect().handle(event)
-    print(json.dumps(came))
-    return came
+    """Handle one event; returns the outcome, and prints it for the log."""
+    outcome = connect().handle(event)
+    print(json.dumps(outcome))
+    return outcome
 
 
 @cache
@@ -110,30 +110,30 @@ class Keeper:
             return self._answer(event)
         if subscriptions.LOOK in event:
             return {"sent": self._look(datetime.now(UTC))}
-        came: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         detail = event["detail"]
         match event["detail-type"]:
             case subscriptions.EXECUTION:
                 arn = detail["pipelineExecutionArn"]
                 status = detail["currentPipelineExecutionStatus"]
-                came = self._started(arn) if status == EXECUTING else self._ended(arn, status)
+                outcome = self._started(arn) if status == EXECUTING else self._ended(arn, status)
             case subscriptions.OBJECT if self.deliveries:
-                came = self.deliveries.take(detail["object"]["key"])
+                outcome = self.deliveries.take(detail["object"]["key"])
             case subscriptions.PACKAGE | subscriptions.STACK if self.endpoint:
-                came = self.endpoint.follow()
+                outcome = self.endpoint.follow()
             case subscriptions.PACKAGE if self.transforms:
-                came = self.transforms.decided(event)
+                outcome = self.transforms.decided(event)
             case subscriptions.TRANSFORM if self.transforms:
-                came = self.transforms.ended(detail)
-        return came
+                outcome = self.transforms.ended(detail)
+        return outcome
 
     def _answer(self, event: Mapping[str, Any]) -> dict[str, str]:
         if self.records is None:
             raise contract.PostureError(f"{self.settings.workload} has no posture")
         answer = act(event, self.records)
-        # The pipeline waits for the answer, which holds; the hourly look tells of it then.
+        # The pipeline waits for the answer, which holds; the hourly look reports it then.
         with suppress(BotoCoreError, ClientError):
-            self._tell_decisions()
+            self._report_decisions()
         return answer
 
     def _started(self, arn: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Keeper:
         for each in run[1:]:
             found = {"arn": each.arn, "oldest": run[0].arn, "since": run[0].started}
             # Before the stop: once it is stopped there is no overlap left for a retry to report.
-            sent += self.outbox.tell("overlap", each.arn, run[0].arn, **found)
+            sent += self.outbox.notify("overlap", each.arn, run[0].arn, **found)
             self.pipeline.stop(each.arn)
         if limits.month_usd is None or not run or run[0].arn != arn:
             return {"sent": sent}
@@ -154,7 +154,7 @@ class Keeper:
         usd = sum(spent(limits, self.pipeline.steps(each), at) for each in month)
         if usd + limits.most_usd > limits.month_usd:
             found = {"most": limits.most_usd, "spent": usd, "allowed": limits.month_usd}
-            sent += self.outbox.tell("budget", arn, arn, arn=arn, **found)
+            sent += self.outbox.notify("budget", arn, arn, arn=arn, **found)
             self.pipeline.stop(arn)
         return {"sent": sent}
 
@@ -171,7 +171,7 @@ class Keeper:
             if notice is not None and notice.lost:
                 sent += self._start_again(arn)
         elif status == "Failed":
-            sent += self._tell_failure(arn, failed)
+            sent += self._report_failure(arn, failed)
         for step in steps:
             model = (step.get("Metadata") or {}).get("RegisterModel", {}).get("Arn")
             if model and step["StepName"].startswith(REGISTER_STEPS):
@@ -180,11 +180,11 @@ class Keeper:
                 self.pipeline.attach_card(model, self._text)
         if status != "Succeeded":
             self._settle(arn, status, failed)
-        sent += self._tell_decisions()
-        came = {} if self.deliveries is None else self.deliveries.after(arn, status)
-        return {"sent": sent, **came}
+        sent += self._report_decisions()
+        outcome = {} if self.deliveries is None else self.deliveries.after(arn, status)
+        return {"sent": sent, **outcome}
 
-    def _tell_failure(self, arn: str, failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _report_failure(self, arn: str, failed: Sequence[Mapping[str, Any]]) -> list[str]:
         """The message on a failed execution, in the gate's words where the gate registered
         nothing."""
         found = self.pipeline.describe(arn)
@@ -194,7 +194,7 @@ class Keeper:
         if notice is not None and notice.message is not None:
             return self.outbox.send(notice.message, "failure", arn, occurrence)
         words = failure_found(failed, found.get("FailureReason") or "")
-        return self.outbox.tell("failure", arn, occurrence, arn=arn, **words)
+        return self.outbox.notify("failure", arn, occurrence, arn=arn, **words)
 
     def _start_again(self, arn: str) -> list[str]:
         """Once, where the machines lost candidates' jobs: the steps of those ended well for the
@@ -205,7 +205,7 @@ class Keeper:
         why = f"After {short_name(arn)}, which lost jobs"
         token = f"compilegate-again-after-{short_name(arn):>012}"
         started = self.pipeline.start({**given, ATTEMPT: "2"}, why, token)
-        return self.outbox.tell("again", arn, arn, arn=arn, started=started)
+        return self.outbox.notify("again", arn, arn, arn=arn, started=started)
 
     def _settle(self, arn: str, status: str, failed: Sequence[Mapping[str, Any]]) -> None:
         """Settle the posture of an execution that ended before its gate could say anything, and
@@ -251,35 +251,35 @@ class Keeper:
         return content.decode()
 
     def _look(self, at: datetime) -> list[str]:
-        """What no event tells of: an execution that does not end, a schedule that does not start, a
-        posture that a person changed; and events that were lost."""
+        """Report what no event reports: an execution that does not end, a schedule that does not
+        start, a posture that a person changed; and events that were lost."""
         limits, listed = self.settings.limits, self.pipeline.executions()
         sent: list[str] = []
         for late in overdue(limits, listed, at):
             taken = (at - late.started) / timedelta(hours=1)
             found = {"arn": late.arn, "taken": taken, "allowed": limits.hours}
-            sent += self.outbox.tell("overdue", late.arn, late.arn, **found)
+            sent += self.outbox.notify("overdue", late.arn, late.arn, **found)
         since = None
         if limits.gap_hours is not None:
             since = unstarted_since(limits, listed, self.pipeline.changed(), at)
         if since is not None:
-            sent += self.outbox.tell("unstarted", "schedule", since.isoformat(), since=since)
-        sent += self._tell_decisions()
+            sent += self.outbox.notify("unstarted", "schedule", since.isoformat(), since=since)
+        sent += self._report_decisions()
         return sent + (self.endpoint.follow().get("sent", []) if self.endpoint else [])
 
-    def _tell_decisions(self) -> list[str]:
+    def _report_decisions(self) -> list[str]:
         """Each recent decision that moved the posture, once, whoever made it."""
         if self.records is None:
             return []
         workload, sent = self.settings.workload, list[str]()
         record = current(self.records, workload, when=now(), who=WHO)
-        oldest = _time(now()) - timedelta(days=NOTICE_DAYS)
+        oldest = _time(now()) - timedelta(days=REPORT_DAYS)
         for number, decision in enumerate(record.decisions[: record.stored], 1):
             when = decision.event.when
             if decision.before != decision.after and _time(when) >= oldest:
                 part = f"{int(record.tag['generation']['N']):04}-{number:06}"
                 found = decision_found(workload, decision)
-                sent += self.outbox.tell("posture", "posture", f"{part} {when}", **found)
+                sent += self.outbox.notify("posture", "posture", f"{part} {when}", **found)
         return sent
 
 

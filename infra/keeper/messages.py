@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from compilegate.access.console import job_pages
 from compilegate.posture.records import Decision
 from compilegate.posture.state import Posture
 
@@ -125,34 +125,11 @@ def _step(step: Mapping[str, Any]) -> str:
     shown = "".join(each if each.isprintable() or each == "\n" else " " for each in reason)
     quoted = (shown or "(the service gives no reason)").splitlines()
     lines = [f"{step['StepName']} ({kind})", "  Last lines:", *(f"    {line}" for line in quoted)]
-    if kind in _JOBS and "Arn" in metadata:
-        lines += _pages(kind, metadata["Arn"])
+    if "Arn" in metadata:
+        lines += [
+            f"  {what.capitalize()}: {page}" for what, page in job_pages(metadata["Arn"]).items()
+        ]
     return "\n".join(lines)
-
-
-_JOBS = {
-    "TrainingJob": ("jobs", "/aws/sagemaker/TrainingJobs"),
-    "ProcessingJob": ("processing-jobs", "/aws/sagemaker/ProcessingJobs"),
-}
-"""Console pages and log groups by kind of job."""
-_CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
-
-
-def _pages(kind: str, job_arn: str) -> list[str]:
-    """The pages of a job and of its log in the console."""
-    _, partition, _, region, _, resource = job_arn.split(":", 5)
-    name, (pages, group) = resource.partition("/")[2], _JOBS[kind]
-    console = f"https://{region}.{_CONSOLES.get(partition, 'console.aws.amazon.com')}"
-    streams = f"{_fragment(group)}$3FlogStreamNameFilter$3D{_fragment(f'{name}/')}"
-    return [
-        f"  Job: {console}/sagemaker/home?region={region}#/{pages}/{quote(name)}",
-        f"  Log: {console}/cloudwatch/home?region={region}#logsV2:log-groups/log-group/{streams}",
-    ]
-
-
-def _fragment(text: str) -> str:
-    """Text as CloudWatch's console writes it after the `#`: encoded twice, with $ for %."""
-    return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 
 # The posture

@@ -81,7 +81,7 @@ class Outbox:
     topic_arn: str
     workload: str
 
-    def tell(self, kind: str, about: str, occurrence: str, **found: Any) -> list[str]:
+    def notify(self, kind: str, about: str, occurrence: str, **found: Any) -> list[str]:
         """Send the message of a kind; see `send`."""
         return self.send(worded(kind, self.workload, **found), kind, about, occurrence)
 

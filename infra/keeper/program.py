@@ -10,6 +10,7 @@ from compilegate.posture import contract
 HANDLER = "compilegate.infra.keeper.function.handler"
 PROGRAM = (
     "__init__.py",
+    "access/console.py",
     "access/layout.py",  # without the room's `__init__.py`, which imports what is not there
     "errors.py",
     "infra/__init__.py",

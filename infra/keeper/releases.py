@@ -88,7 +88,7 @@ class Endpoint:
         parameters = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
         deployed, change = int(parameters[VERSION]), self._last_change()
         wanted, arn = newest_approved(self.sagemaker, self.settings.group)
-        came: dict[str, Any] = {"endpoint": deployed, "approved": wanted}
+        outcome: dict[str, Any] = {"endpoint": deployed, "approved": wanted}
         if status == STUCK:
             kind = "stuck"
         elif wanted == deployed:
@@ -99,7 +99,7 @@ class Endpoint:
             kind = "refused"
         else:
             self._update(parameters, wanted, after=change)
-            return {**came, "updating": wanted}
+            return {**outcome, "updating": wanted}
         still = f"It answers with version {deployed} as before"
         found = {
             "version": wanted,
@@ -111,14 +111,14 @@ class Endpoint:
         }
         # Once after each change of the stack; and before the version is rejected, since nothing
         # would lead here again.
-        sent = self.outbox.tell(kind, "endpoint", change.name, **found) if kind else []
+        sent = self.outbox.notify(kind, "endpoint", change.name, **found) if kind else []
         if kind == "refused":
             self.sagemaker.update_model_package(
                 ModelPackageArn=arn,
                 ModelApprovalStatus=REJECTED,
                 ApprovalDescription=f"Rolled back: {change.reason}"[:MOST_REASON],
             )
-        return {**came, "is": kind, "sent": sent}
+        return {**outcome, "is": kind, "sent": sent}
 
     def _update(self, parameters: Mapping[str, str], wanted: int, *, after: Change) -> None:
         others = [name for name in parameters if name != VERSION]
@@ -228,7 +228,7 @@ class Transforms:
         name, status = detail["TransformJobName"], detail["TransformJobStatus"]
         reason = detail.get("FailureReason") or "the service gives no reason"
         found = {"name": name, "status": status, "reason": reason}
-        return {"sent": self.outbox.tell("transform", name, status, **found)}
+        return {"sent": self.outbox.notify("transform", name, status, **found)}
 
     def _start(self, name: str, package: str) -> bool:
         """Whether this call started it; not where it was started before."""

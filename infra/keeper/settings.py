@@ -20,7 +20,7 @@ class Limits:
     rates: Mapping[str, list[str]] | None = None
     """US dollars an hour, and the steps that cost so much."""
     hours: float | None = None
-    """How long an execution may run before people are told."""
+    """Longest time of an execution before a message is sent."""
     gap_hours: float | None = None
     """The longest time between two starts of the schedule, with what a late one may take."""
 

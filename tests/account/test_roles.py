@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from compilegate.account.roles import aws_repositories
 from compilegate.cli import main
+from compilegate.workload import Arm, read_workload
 from tests.account.command import compilegate
 from tests.account.deployed import PIPELINE, ROLE, deploy
 from tests.aws_server.client import PROJECT, AwsServer
+from tests.workload.settled import settled_arm
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"
@@ -177,3 +181,30 @@ def test_the_doctor_s_jobs_need_a_deployment_and_a_file(aws: AwsServer, project:
         assert done.returncode == 2
         assert refusal in done.stderr
         assert not (project / "x").exists()
+
+
+def arm(framework: str, version: str, **more: str) -> Arm:
+    return settled_arm(
+        compiler="training-compiler",
+        batch_size=8,
+        learning_rate=1e-3,
+        training_compiler={"framework": framework, "version": version},
+        **more,
+    )
+
+
+def test_each_repository_of_aws_is_named_once_in_the_account_of_the_region() -> None:
+    workload = read_workload(PROJECT / "tests" / "pipelines" / "topics.toml")
+    assert aws_repositories([workload], "us-east-1") == [], "arms in the project's images need none"
+    arms = {
+        "newest": arm("pytorch", "1.13.1", image="aws"),
+        "older": arm("pytorch", "1.12.0", image="aws"),
+        "other": arm("tensorflow", "2.11.0", image="aws"),
+        "own": arm("pytorch", "1.13.1"),
+    }
+    declared = replace(workload, arms={**workload.arms, **arms})
+    found = aws_repositories([declared, declared], "il-central-1")
+    assert [(each.account, each.region, each.name) for each in found] == [
+        ("780543022126", "il-central-1", "pytorch-trcomp-training"),
+        ("780543022126", "il-central-1", "tensorflow-training"),
+    ]

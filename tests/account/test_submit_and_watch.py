@@ -14,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from compilegate.access.console import job_pages
 from compilegate.account.executions import SageMakerExecutor
 from compilegate.account.object_store import ANNOUNCE_SECONDS, UploadProgress
 from compilegate.account.session import open_session
@@ -313,3 +314,22 @@ def test_a_long_upload_says_now_and_then_how_far_it_is(seconds: float, lines: li
     for _ in range(10):
         progress(100)
     assert printed == lines
+
+
+@pytest.mark.parametrize(
+    ("arn", "page"),
+    [
+        (
+            "arn:aws:sagemaker:eu-west-1:123456789012:training-job/x",
+            "https://eu-west-1.console.aws.amazon.com/sagemaker/home?region=eu-west-1#/jobs/x",
+        ),
+        (
+            "arn:aws-cn:sagemaker:cn-north-1:123456789012:processing-job/x",
+            "https://cn-north-1.console.amazonaws.cn/sagemaker/home?region=cn-north-1"
+            "#/processing-jobs/x",
+        ),
+        ("arn:aws:sagemaker:eu-west-1:123456789012:pipeline/x", None),
+    ],
+)
+def test_a_job_has_its_page_in_the_console_of_its_partition(arn: str, page: str | None) -> None:
+    assert job_pages(arn).get("job") == page

@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from compilegate.account.errors import AwsError
+from compilegate.account.executions import known
 from compilegate.cli import main
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.findings import Outcome
 from tests.account import scripted
 from tests.account.command import compilegate
@@ -269,3 +272,9 @@ def test_what_other_jobs_wrote_need_not_be_readable(deployed: Deployed, project:
     deployed.server.fail("S3:GET", "AccessDenied", status=403)
     done = compilegate(deployed.server, project, "aws", "watch", deployed.start())
     assert done.returncode == 130, done.stderr
+
+
+def test_a_status_that_came_up_later_is_named_with_those_that_are_known() -> None:
+    assert known(StepStatus, "Starting") is StepStatus.STARTING
+    with pytest.raises(AwsError, match="the status 'Paused', allowed: Executing, Stopping"):
+        known(ExecutionStatus, "Paused")

@@ -58,8 +58,8 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
     chosen = frozenset(given.chosen.split(",")) - {""}
     if chosen - {NETWORK, GPU}:
         parser.error(f"--with is {given.chosen}, expected {NETWORK}, {GPU} or both")
-    asked = [] if given.clean else [claim for claim in CLAIMS if claim.asked in {"", *chosen}]
-    claims = [claim for claim in asked if claim.proof and claim.proof not in REMOVAL]
+    wanted = [] if given.clean else [claim for claim in CLAIMS if claim.option in {"", *chosen}]
+    claims = [claim for claim in wanted if claim.proof and claim.proof not in REMOVAL]
     try:
         trial = Trial(given.folder.resolve(), open_session(None), chosen, pause)
         if claims and (there := trial.things()):
@@ -77,22 +77,22 @@ def main(arguments: Sequence[str], pause: Callable[[float], None] = time.sleep) 
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = json.loads((HERE / STATE).read_text(encoding="utf-8"))
-    came: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     try:
         for claim in claims:
-            _try(trial, claim, came, states)
+            _try(trial, claim, outcomes, states)
     except KeyboardInterrupt:
-        came[""] = NOT_TRIED
+        outcomes[""] = NOT_TRIED
         print("interrupted: removing what was made; Ctrl-C once more leaves it there", flush=True)
     try:
         for claim in CLAIMS:
             if claim.proof in REMOVAL:
-                _try(trial, claim, came, states)
+                _try(trial, claim, outcomes, states)
     except KeyboardInterrupt:
-        came[""] = NOT_TRIED
+        outcomes[""] = NOT_TRIED
         print("interrupted again: remove the rest with: make prove-aws FLAGS=--clean")
     print(f"\n{table(states)}\n\n{trial.folder / STATE} has the states")
-    return 0 if {*came.values()} == {PROVEN} else 1
+    return 0 if {*outcomes.values()} == {PROVEN} else 1
 
 
 def _agreed() -> bool:
@@ -102,7 +102,7 @@ def _agreed() -> bool:
 
 def _page(trial: Trial, claims: Sequence[Claim]) -> str:
     """What is printed before anything begins."""
-    others = [f"{claim.number} (--with {claim.asked})" for claim in CLAIMS if claim.asked]
+    others = [f"{claim.number} (--with {claim.option})" for claim in CLAIMS if claim.option]
     lines = [f"{each.number:4}  {each.usd:11.2f}  {each.minutes:7}  {each.says}" for each in claims]
     return PAGE.format(
         account=trial.session.account,
@@ -115,11 +115,11 @@ def _page(trial: Trial, claims: Sequence[Claim]) -> str:
     )
 
 
-def _try(trial: Trial, claim: Claim, came: dict[str, str], states: dict[str, Any]) -> None:
+def _try(trial: Trial, claim: Claim, outcomes: dict[str, str], states: dict[str, Any]) -> None:
     """Try a claim and keep what came of it: whatever went wrong, the next one gets its turn."""
     print(f"{claim.number}. {claim.says} ...", flush=True)
-    if missing := [name for name in claim.needs if came.get(name) != PROVEN]:
-        came[claim.proof] = NOT_TRIED
+    if missing := [name for name in claim.needs if outcomes.get(name) != PROVEN]:
+        outcomes[claim.proof] = NOT_TRIED
         print(f"   {NOT_TRIED}: needs {missing}", flush=True)
         return
     trial.execution = ""
@@ -127,7 +127,7 @@ def _try(trial: Trial, claim: Claim, came: dict[str, str], states: dict[str, Any
         state, seen = PROVEN, claim.prove(trial)
     except Exception as error:  # noqa: BLE001  a bug of a proof must not leave things that cost
         state, seen = REFUTED, f"{type(error).__name__}: {error}"
-    came[claim.proof] = state
+    outcomes[claim.proof] = state
     states[str(claim.number)] = {
         "state": state,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -145,10 +145,10 @@ def table(states: Mapping[str, Mapping[str, str]]) -> str:
     for claim in CLAIMS:
         usd, tried = "", "by hand"
         if claim.proof:
-            usd, tried = f"{claim.usd:.2f}", claim.asked or "always"
+            usd, tried = f"{claim.usd:.2f}", claim.option or "always"
         found = states.get(str(claim.number), {"state": NOT_TRIED})
-        said = [found[key] for key in ("state", "date", "region", "execution") if found.get(key)]
-        cells = (str(claim.number), claim.says, usd, tried, ", ".join(said))
+        parts = [found[key] for key in ("state", "date", "region", "execution") if found.get(key)]
+        cells = (str(claim.number), claim.says, usd, tried, ", ".join(parts))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -19,17 +19,17 @@ from compilegate.account.session import read_outputs
 from compilegate.errors import CompilegateError
 from tests.account_proof.trial import GPU, PROJECTS, SECOND, WORKLOAD, Trial, carry_out
 
-UNASKED = "--require-approval never --concurrency 4"
+NO_QUESTION = "--require-approval never --concurrency 4"
 
 
 def deploy(trial: Trial) -> str:
-    trial.make("deploy", UNASKED)
+    trial.make("deploy", NO_QUESTION)
     return ", ".join(trial.mine("stack"))
 
 
 def unchanged(trial: Trial) -> str:
     assert "the same as the deployed one" in trial.compilegate("aws", "plan", WORKLOAD)
-    deployed = [line for line in trial.make("deploy", UNASKED).splitlines() if "✅" in line]
+    deployed = [line for line in trial.make("deploy", NO_QUESTION).splitlines() if "✅" in line]
     assert all("(no changes)" in line for line in deployed), deployed
     return f"{len(deployed)} stacks"
 
@@ -100,14 +100,14 @@ def topic(trial: Trial) -> str:
     alarm = f"{PROJECTS['first']}-undelivered"
     history = "cloudwatch describe_alarm_history AlarmHistoryItems[].HistorySummary"
     _sound(trial, alarm, "ALARM")
-    (said, *_) = trial.until(
+    (text, *_) = trial.until(
         "the alarm's action",
         5,
         lambda: trial.listed(history, AlarmName=alarm, HistoryItemType="Action"),
     )
     _sound(trial, alarm, "OK")
-    assert said.startswith("Successfully"), said
-    return str(said)
+    assert text.startswith("Successfully"), text
+    return str(text)
 
 
 def approval(trial: Trial) -> str:
@@ -121,11 +121,11 @@ def answers(trial: Trial) -> str:
         ContentType="application/json",
         Body=json.dumps({"inputs": ["ship harbour captain"]}),
     )
-    said = answer["Body"].read().decode("utf-8")
-    scores = json.loads(said)[0]["scores"]
-    assert scores.keys() == {"sea", "bank"}, said
-    assert abs(sum(scores.values()) - 1.0) < 1e-3, said
-    return said
+    text = answer["Body"].read().decode("utf-8")
+    scores = json.loads(text)[0]["scores"]
+    assert scores.keys() == {"sea", "bank"}, text
+    assert abs(sum(scores.values()) - 1.0) < 1e-3, text
+    return text
 
 
 def rejection(trial: Trial) -> str:
@@ -179,7 +179,7 @@ def schedule(trial: Trial) -> str:
     due, known = datetime.now(UTC) + timedelta(minutes=20), _executions(trial)
     cron = f'expression = "cron({due.minute} {due.hour} * * ? *)"\ntimezone = "UTC"'
     trial.declare(new=f"\n[schedule]\n{cron}\nenabled = true\n")
-    trial.make("deploy", UNASKED)
+    trial.make("deploy", NO_QUESTION)
     _begun(trial, known, 40)
     _stop(trial, trial.execution)
     return f"for {due:%H:%M} UTC"
@@ -191,7 +191,7 @@ def month(trial: Trial) -> str:
     )
     most = json.loads(function["Environment"]["Variables"]["LIMITS"])["most_usd"]
     trial.declare("month_usd = 50.0", f"month_usd = {most + 0.01:.2f}")
-    trial.make("deploy", UNASKED)
+    trial.make("deploy", NO_QUESTION)
     _started(trial)
     trial.until("its end", 15, lambda: _status(trial) == "Stopped")
     ran = [
@@ -204,7 +204,7 @@ def month(trial: Trial) -> str:
 
 
 def promotion(trial: Trial) -> str:
-    trial.make("deploy", UNASKED, stage="next")
+    trial.make("deploy", NO_QUESTION, stage="next")
     trial.compilegate("aws", "promote", f"{WORKLOAD}/1", stage="next")
     (package,) = trial.packages(f"{PROJECTS['next']}-{WORKLOAD}")
     assert package["ModelApprovalStatus"] == "PendingManualApproval", package
@@ -250,7 +250,7 @@ class Claim:
     needs: Sequence[str] = ()
     usd: float = 0.0
     minutes: int = 0
-    asked: str = ""
+    option: str = ""
 
     def prove(self, trial: Trial) -> str:
         return str(globals()[self.proof](trial))

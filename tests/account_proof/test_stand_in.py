@@ -41,7 +41,7 @@ def test_a_claim_comes_after_what_it_needs_and_the_removal_comes_last() -> None:
     names = [claim.proof for claim in CLAIMS]
     assert all({*claim.needs} <= {*names[: claim.number - 1]} for claim in CLAIMS)
     assert tuple(name for name in names if name)[-2:] == REMOVAL
-    assert sum(claim.usd for claim in CLAIMS if not claim.asked) < 8
+    assert sum(claim.usd for claim in CLAIMS if not claim.option) < 8
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_trial_that_is_ended_removes_what_it_made_and_nothing_else(
     s3, folder = aws.client("s3"), ["--folder", str(tmp_path)]
     s3.create_bucket(Bucket="cgproofs")
     assert main(folder) == 2, "nobody can be asked here"
-    assert f"{sum(claim.usd for claim in CLAIMS if not claim.asked):.2f} USD" in (
+    assert f"{sum(claim.usd for claim in CLAIMS if not claim.option):.2f} USD" in (
         capsys.readouterr().out
     )
     s3.create_bucket(Bucket=BUCKET)

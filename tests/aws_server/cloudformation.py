@@ -96,16 +96,8 @@ def update_pipeline(client: Any, made: Made, properties: Properties) -> Made:
 
 def _pipeline_request(name: str, properties: Properties) -> dict[str, Any]:
     request = {**properties, "PipelineName": name}
-    definition = request.pop("PipelineDefinition")
-    if "PipelineDefinitionBody" in definition:
-        request["PipelineDefinition"] = definition["PipelineDefinitionBody"]
-        json.loads(request["PipelineDefinition"])  # the service refuses what is no JSON
-    else:
-        location = definition["PipelineDefinitionS3Location"]
-        request["PipelineDefinitionS3Location"] = {
-            "Bucket": location["Bucket"],
-            "ObjectKey": location["Key"],
-        }
+    request["PipelineDefinition"] = request["PipelineDefinition"]["PipelineDefinitionBody"]
+    json.loads(request["PipelineDefinition"])  # the service refuses what is no JSON
     return request
 
 
@@ -118,18 +110,10 @@ def create_group(client: Any, name: str, properties: Properties) -> Made:
     return Made(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
 
-def update_group(client: Any, made: Made, properties: Properties) -> Made:
+def update_group(_client: Any, made: Made, properties: Properties) -> Made:
     GROUP_POLICIES.pop(made.ref, None)
     if "ModelPackageGroupPolicy" in properties:
         GROUP_POLICIES[made.ref] = properties["ModelPackageGroupPolicy"]
-    name = made.ref.rpartition("/")[2]
-    described = client.describe_model_package_group(ModelPackageGroupName=name)
-    key = "ModelPackageGroupDescription"
-    if properties.get(key) != described.get(key):
-        raise ValueError(
-            "CloudFormation cannot update a stack when a custom-named resource requires "
-            f"replacing: {key}"
-        )
     return made
 
 
@@ -167,12 +151,7 @@ def create_project(client: Any, name: str, properties: Properties) -> Made:
     if "buildSpec" in source:
         source["buildspec"] = source.pop("buildSpec")
     source.setdefault("location", "none")  # moto wants one even of a project without a source
-    # What only CloudFormation knows: triggers, visibility.
-    known = client.meta.service_model.operation_model("CreateProject").input_shape.members
-    project = client.create_project(
-        **{key: value for key, value in request.items() if key in known}
-    )["project"]
-    return Made(name, {"Arn": project["arn"]})
+    return Made(name, {"Arn": client.create_project(**request)["project"]["arn"]})
 
 
 def _camel_case(value: Any) -> Any:

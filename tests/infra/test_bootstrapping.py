@@ -76,18 +76,18 @@ def test_settings_that_need_other_policies_are_named_before_a_deployment_fails(
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "reason"),
     [
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "Unable to locate credentials"),
         ({"AWS_REGION": ""}, "no AWS region is set; set AWS_REGION, or region in infra/settings"),
     ],
 )
 def test_what_cannot_be_asked_is_not_assumed(
-    program: Program, environment: dict[str, str], said: str
+    program: Program, environment: dict[str, str], reason: str
 ) -> None:
     answer = program("--check", **environment)
     assert answer.returncode == FAILED
-    assert said in answer.stderr
+    assert reason in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_policy_that_the_project_did_not_make_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("settings", "refused", "said"),
+    ("settings", "refused", "reason"),
     [
         ("", "CreatePolicy", "AccessDenied"),
         ('[bootstrap]\nqualifier = "org"\n', "nothing", "bootstrap.qualifier"),
@@ -148,12 +148,12 @@ def test_a_policy_that_the_project_did_not_make_is_left_alone(
     ],
 )
 def test_policies_that_cannot_be_made_are_said_to_be_that(
-    program: Program, aws: AwsServer, settings: str, refused: str, said: str
+    program: Program, aws: AwsServer, settings: str, refused: str, reason: str
 ) -> None:
     aws.fail(refused, "AccessDenied")
     answer = program(settings=settings)
     assert (answer.returncode, answer.stdout) == (FAILED, "")
-    assert said in answer.stderr
+    assert reason in answer.stderr
     assert aws.client("iam").list_policies(Scope="Local")["Policies"] == []
 
 

@@ -9,45 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.assembly import PROJECT, REGION, Assembly
+from tests.infra.assembly import PROJECT, Assembly
 
 pytestmark = pytest.mark.slow
 
 WORKLOAD = "compilegate-workload-topics"
 FOLDER = Path(__file__).with_name("project")
-
-
-def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assembly) -> None:
-    from compilegate.document.writing import compact  # noqa: PLC0415
-    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
-    from compilegate.pipelines.deployment import Deployment, Sources  # noqa: PLC0415
-    from compilegate.workload import read_workload  # noqa: PLC0415
-
-    images, outputs = assembly.outputs("compilegate-images"), assembly.outputs(WORKLOAD)
-    foundation = assembly.outputs("compilegate-foundation")
-    compiled = compile_definition(
-        read_workload(FOLDER / "workloads" / "topics.toml"),
-        Deployment(
-            region=REGION,
-            bucket=foundation["BucketName"],
-            training_role_arn=outputs["TrainingRoleArn"],
-            processing_role_arn=outputs["ProcessingRoleArn"],
-            kms_key=foundation["KeyArn"],
-            images={"training": images["ImageUriTraining"], "gate": images["ImageUriGate"]},
-            name_prefix="compilegate-",
-            tags={"compilegate:project": "compilegate"},
-        ),
-        Sources(
-            training_archive=outputs["TrainingArchiveUri"],
-            training_code=outputs["TrainingCodeUri"],
-            gate_code=outputs["GateCodeUri"],
-            experiment=outputs["ExperimentUri"],
-            data=outputs["DataUri"],
-        ),
-    )
-    pipeline = assembly.one(WORKLOAD, "AWS::SageMaker::Pipeline")
-    deployed = pipeline.properties["PipelineDefinition"]["PipelineDefinitionBody"]
-    assert deployed == compact(compiled)
 
 
 def test_text_that_looks_like_a_variable_stays_text() -> None:

@@ -55,11 +55,11 @@ def check(tmp_path: Path) -> Iterator[Check]:
         answers.clear()
         answers.update(PROTECTED | (given or {}))
         url = f"http://127.0.0.1:{server.server_port}"
-        told = {"PYTHONPATH": str(PROJECT), "GITHUB_API_URL": url, "GITHUB_TOKEN": "secret"}
+        variables = {"PYTHONPATH": str(PROJECT), "GITHUB_API_URL": url, "GITHUB_TOKEN": "secret"}
         return subprocess.run(
             [sys.executable, "-m", "compilegate.infra.github"],
             cwd=tmp_path,
-            env=os.environ | told | more,
+            env=os.environ | variables | more,
             capture_output=True,
             text=True,
             check=False,

@@ -32,28 +32,8 @@ def test_the_template_of_the_network_is_the_golden_one(assembly: Assembly) -> No
     assert text == golden.read_text()
 
 
-def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_outputs(
-    assembly: Assembly,
-) -> None:
-    """So that `compilegate aws plan` finds the definition unchanged."""
-    from compilegate.account.plan.planning import target_deployment  # noqa: PLC0415
-    from compilegate.account.session import StackOutputs  # noqa: PLC0415
-    from compilegate.account.settings import Names, Settings  # noqa: PLC0415
-    from compilegate.pipelines.requests import network_members  # noqa: PLC0415
-
-    foundation, workload, network = (
-        StackOutputs(stack, assembly.outputs(stack))
-        for stack in ("walled-foundation", WORKLOAD, NETWORK)
-    )
-    names = Names(Settings.model_validate({"project": "walled", "network": {"create": True}}))
-    tags = {"training": "1", "gate": "1"}
-    compiled = network_members(
-        target_deployment(foundation, workload, names, tags, REGION, network=network)
-    )
-    assert compiled["VpcConfig"] == {
-        "SecurityGroupIds": [network["SecurityGroupId"]],
-        "Subnets": network["SubnetIds"].split(","),
-    }
+def test_every_job_runs_in_it(assembly: Assembly) -> None:
+    network = assembly.outputs(NETWORK)
     pipeline = assembly.one(WORKLOAD, "AWS::SageMaker::Pipeline").properties
     body = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]
     jobs = [
@@ -64,7 +44,10 @@ def test_every_job_runs_in_it_and_a_client_compiles_the_same_from_the_stacks_out
     assert len(jobs) >= 7
     for arguments in jobs:
         members = arguments.get("NetworkConfig", arguments)
-        assert members["VpcConfig"] == compiled["VpcConfig"]
+        assert members["VpcConfig"] == {
+            "SecurityGroupIds": [network["SecurityGroupId"]],
+            "Subnets": network["SubnetIds"].split(","),
+        }
         assert not arguments.get("EnableNetworkIsolation"), "declared apart"
 
 

@@ -108,12 +108,6 @@ def a_web_identity_is_of_certain_jobs(role: Resource) -> bool:
     return True
 
 
-@catches(ROLE, {"RoleName": "free"})
-def a_role_is_bounded(role: Resource) -> bool:
-    """Whoever may deploy could make himself a role that may do anything."""
-    return "PermissionsBoundary" in role.properties
-
-
 SAYS_NOT_FOR_WHOM = "lambda.amazonaws.com"
 """It takes roles of the asking account only, and documents no condition about it: with one it could
 not become the role."""

@@ -64,8 +64,8 @@ def test_a_whole_delivery_starts_one_execution(account: Account) -> None:
     assert trained_on(account) == [uri(MONDAY)]
     # Which a person stops, and which stays stopped.
     assert end(account, 1)["waiting"] == []
-    came = deliver_whole(account, TUESDAY, "text,label\n")
-    assert (came["same"], came["as"]) == (uri(TUESDAY), uri(MONDAY))
+    outcome = deliver_whole(account, TUESDAY, "text,label\n")
+    assert (outcome["same"], outcome["as"]) == (uri(TUESDAY), uri(MONDAY))
     assert len(account.statuses()) == 1
     assert account.subjects() == ["[info] topics: the same data came twice"]
 

@@ -40,8 +40,8 @@ def test_an_execution_gives_way_to_an_older_one(account: Account) -> None:
     newer = account.start()
     # Events come twice, and at one moment; the thread's clients are made before.
     with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(lambda _: account.becomes(newer, "Executing")["sent"], range(4)))
-    assert sorted(map(len, said)) == [0, 0, 0, 1]
+        sent = list(pool.map(lambda _: account.becomes(newer, "Executing")["sent"], range(4)))
+    assert sorted(map(len, sent)) == [0, 0, 0, 1]
     account.becomes(older, "Executing")
     assert account.statuses() == ["Executing", "Stopped"]
     (message,) = account.messages()
@@ -125,16 +125,16 @@ def test_a_schedule_that_starts_nothing_is_found(
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "messages"),
     [({"hours": 72, "gap_hours": 174}, 0), ({"hours": 0}, 1), ({"gap_hours": 0}, 1)],
 )
 def test_the_hourly_look_tells_once_of_what_no_event_tells(
-    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], said: int
+    account: Account, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], messages: int
 ) -> None:
     monkeypatch.setenv("LIMITS", json.dumps(limits))
     account.start()
     found = account.look()
-    assert [subject.partition(" topics")[0] for subject in found] == ["[action needed]"] * said
+    assert [subject.partition(" topics")[0] for subject in found] == ["[action needed]"] * messages
     assert account.look() == []
 
 
@@ -150,9 +150,9 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account:
     assert account.messages() == []
     for _ in range(3):
         account.becomes(arn, "Failed")
-    said, again = account.messages()
+    message, again = account.messages()
     subject = f"[action needed] topics: execution {arn[-12:]} failed at Train-fast-1"
-    assert said["Subject"] == again["Subject"] == subject
+    assert message["Subject"] == again["Subject"] == subject
     for part in (
         "    ValueError: the label is unknown",
         "/jobs/pipelines-abc-Train-fast-1",
@@ -160,8 +160,8 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account:
         "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F",
         f"compilegate aws watch {arn}",
     ):
-        assert part in said["Message"]
-    assert "Train-fast-2" not in said["Message"]
+        assert part in message["Message"]
+    assert "Train-fast-2" not in message["Message"]
 
 
 def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
@@ -181,10 +181,10 @@ def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account: Ac
     account.notice(arn, send=True, subject="topics: fast refused")
     for _ in range(2):
         account.becomes(arn, "Succeeded")
-    (said,) = account.messages()
-    assert said["Subject"] == "[info] topics: fast refused"
+    (message,) = account.messages()
+    assert message["Subject"] == "[info] topics: fast refused"
     report = f"s3://{BUCKET}/{OWN}/verdicts/{arn.rpartition('/')[2]}/report.html"
-    assert f"aws s3 cp {report} ." in said["Message"]
+    assert f"aws s3 cp {report} ." in message["Message"]
 
 
 @pytest.mark.parametrize("broken", [{"subject": None}, {"send": "yes"}])
@@ -216,8 +216,8 @@ def test_a_registered_model_gets_the_card_that_it_names(account: Account, named:
 def test_what_was_lost_is_tried_once_more(account: Account) -> None:
     first = account.start()
     account.notice(first, lost=True)
-    (said,) = account.becomes(first, "Succeeded")["sent"]
-    assert "lost jobs, started again" in said
+    (message,) = account.becomes(first, "Succeeded")["sent"]
+    assert "lost jobs, started again" in message
     assert account.becomes(first, "Succeeded")["sent"] == []  # delivered twice
     assert account.starts()[1:] == [{"Attempt": "2"}] * 2
     _, newest = account.executions()

@@ -119,8 +119,8 @@ def test_rejecting_the_version_that_answers_brings_back_the_one_before(endpoint:
     assert [value for name, value in update.items() if name.endswith(".Arn")] == ALARMS[1:]
     endpoint.ends()
     assert endpoint.answers_with() == 1
-    said = endpoint.decide(first, "Rejected")["sent"]
-    assert said == ["[action needed] topics: no model is approved"]
+    sent = endpoint.decide(first, "Rejected")["sent"]
+    assert sent == ["[action needed] topics: no model is approved"]
     assert endpoint.answers_with() == 1, "an endpoint is not taken from those who call it"
     assert endpoint.look() == []
 
@@ -129,8 +129,8 @@ def test_a_version_that_was_rolled_back_is_rejected(endpoint: Endpoint) -> None:
     endpoint.approved()
     second = endpoint.register()
     endpoint.decide(second, "Approved")
-    came = endpoint.ends(ROLLED_BACK, "the alarm errors went off")
-    assert came["sent"] == ["[action needed] topics: version 2 was rolled back"]
+    outcome = endpoint.ends(ROLLED_BACK, "the alarm errors went off")
+    assert outcome["sent"] == ["[action needed] topics: version 2 was rolled back"]
     found = endpoint.described(second)
     assert found["ModelApprovalStatus"] == "Rejected"
     assert "the alarm errors went off" in found["ApprovalDescription"]
@@ -169,8 +169,8 @@ def test_a_deployment_that_was_rolled_back_rejects_nothing(endpoint: Endpoint) -
 
 def test_a_stack_that_cannot_go_back_needs_a_person_who_is_told_once(endpoint: Endpoint) -> None:
     endpoint.decide(endpoint.register(), "Approved")
-    came = endpoint.ends("UPDATE_ROLLBACK_FAILED", "the key is gone")
-    assert came["sent"] == ["[action needed] topics: the endpoint needs a person"]
+    outcome = endpoint.ends("UPDATE_ROLLBACK_FAILED", "the key is gone")
+    assert outcome["sent"] == ["[action needed] topics: the endpoint needs a person"]
     assert endpoint.rests()["sent"] == []
     assert len(endpoint.updates()) == 1
 
@@ -203,5 +203,5 @@ def test_an_approval_starts_one_batch_transform(
         assert each["Tags"] == [{"Key": "compilegate:workload", "Value": "topics"}]
     failed: dict[str, Any] = {"TransformJobName": name, "TransformJobStatus": "Failed"}
     account.event(subscriptions.TRANSFORM, "aws.sagemaker", failed)
-    said = f"[action needed] topics: the batch transform {name} ended as Failed"
-    assert account.subjects() == [said]
+    sent = f"[action needed] topics: the batch transform {name} ended as Failed"
+    assert account.subjects() == [sent]

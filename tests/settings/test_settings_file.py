@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compilegate.account.settings import Names, Settings, SettingsError, read_settings
-from compilegate.account.settings.names import output_suffix
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -27,13 +24,6 @@ def problem(tmp_path: Path, text: str) -> str:
 
 def test_without_a_file_the_settings_are_the_defaults(tmp_path: Path) -> None:
     assert read_settings(tmp_path / "settings.toml") == Settings()
-
-
-def test_the_settings_of_this_repository_are_valid() -> None:
-    settings = read_settings(Path(__file__).parents[2] / "infra" / "settings.toml")
-
-    assert settings.project == "compilegate"
-    assert settings.account is None
 
 
 @pytest.mark.parametrize(
@@ -107,45 +97,8 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, senten
     assert problem(tmp_path, text) == sentence
 
 
-@pytest.mark.parametrize("repository", ["owner/name", "owner@123456/name@456789"])
-def test_a_repository_is_named_as_github_writes_it_into_its_tokens(
-    tmp_path: Path, repository: str
-) -> None:
-    github = read_settings(written(tmp_path, f'[github]\nrepository = "{repository}"')).github
-    assert github is not None
-    assert github.repository == repository
-
-
 def test_text_that_is_not_toml_is_refused(tmp_path: Path) -> None:
     assert problem(tmp_path, "project = ").startswith("not valid TOML: ")
-
-
-@pytest.mark.slow
-@given(
-    projects=st.lists(
-        st.from_regex(r"[a-z][a-z0-9]{0,18}", fullmatch=True), min_size=2, max_size=2, unique=True
-    )
-)
-def test_two_projects_share_no_name(projects: list[str]) -> None:
-    def names(project: str) -> set[str]:
-        named = Names(Settings(project=project))
-        return {
-            named.foundation_stack,
-            named.images_stack,
-            named.ci_stack,
-            named.network_stack,
-            named.workload_stack("topics"),
-            named.pipeline("topics"),
-            named.bucket("123456789012", "us-east-1"),
-            named.key_alias,
-            named.repository("training"),
-            named.build_project,
-            named.schedule_group,
-            named.topic,
-        }
-
-    first, second = projects
-    assert not names(first) & names(second)
 
 
 def test_a_name_that_is_set_stands_in_place_of_the_projects(tmp_path: Path) -> None:
@@ -155,7 +108,3 @@ def test_a_name_that_is_set_stands_in_place_of_the_projects(tmp_path: Path) -> N
 
     assert Names(settings).bucket("123456789012", "us-east-1") == "our-models"
     assert Names(settings).repository("gate") == "ml/train/gate"
-
-
-def test_an_image_folder_becomes_part_of_an_outputs_name() -> None:
-    assert output_suffix("training-compiler") == "TrainingCompiler"

@@ -22,9 +22,9 @@ HERE = Path(__file__).parents[1] / "pipelines"
 def command_line(arm: str = "compiled", **program: Any) -> list[str]:
     """What the launcher starts the script with, by what a job's request says."""
     workload = workload_with(HERE / "diffusion.toml", program=program)
-    told = workload.kind.training_program(workload, arm, 8)
-    given = [word for name, value in told.hyperparameters.items() for word in (f"--{name}", value)]
-    return script_arguments(given, told.environment)
+    job = workload.kind.training_program(workload, arm, 8)
+    given = [word for name, value in job.hyperparameters.items() for word in (f"--{name}", value)]
+    return script_arguments(given, job.environment)
 
 
 ALL = "--compiler inductor --batch_size 12 --learning_rate 0.0015 --precision bf16 --seed 8"
@@ -50,13 +50,13 @@ def test_a_script_that_asks_for_the_number_of_gpus_is_told_that_of_its_instance(
         program={"arguments": {"n_gpus": entry}},
         arms__compiled={"instance_type": "ml.g5.12xlarge"},
     )
-    told = workload.kind.training_program(workload, "compiled", 8)
-    given = [word for name, value in told.hyperparameters.items() for word in (f"--{name}", value)]
-    passed = script_arguments(given, told.environment)
+    job = workload.kind.training_program(workload, "compiled", 8)
+    given = [word for name, value in job.hyperparameters.items() for word in (f"--{name}", value)]
+    passed = script_arguments(given, job.environment)
     assert sorted(passed) == sorted([*words, *OWN.split()])
     # It is the machine's, so that arms on other instances do not differ in their recipe for it.
     assert "n_gpus" not in hyperparameters(given)
-    assert "n_gpus" not in recipe_by_toolkit({}, {"SM_HPS": json.dumps(told.hyperparameters)})
+    assert "n_gpus" not in recipe_by_toolkit({}, {"SM_HPS": json.dumps(job.hyperparameters)})
 
 
 def test_words_can_stand_for_a_value_and_for_nothing() -> None:
@@ -103,12 +103,12 @@ def test_a_script_that_sagemaker_s_launcher_starts_has_its_names_as_hyperparamet
         "mirror": "true",
     }
     # Its recipe is that of any other job's script, or arms would seem to differ in it.
-    told = {
+    variables = {
         "SM_HPS": json.dumps({**program.hyperparameters, "mirror": True}),
         **program.environment,
     }
-    job = json.loads(job_text(told))
-    assert recipe_by_toolkit(job, told) == {
+    job = json.loads(job_text(variables))
+    assert recipe_by_toolkit(job, variables) == {
         "compiler": "training-compiler",
         "batch_size": 12,
         "learning_rate": 0.0015,

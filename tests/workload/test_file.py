@@ -160,10 +160,10 @@ def test_a_damaged_file_is_refused_in_sentences_or_still_valid(
 
 def test_intervals_reach_the_jobs_only_where_they_are_declared() -> None:
     """A default that is spelled out would train every arm anew."""
-    told = {"log_every_steps": "500", "evaluate_every_epochs": "10"}
+    settings = {"log_every_steps": "500", "evaluate_every_epochs": "10"}
     silent = workload_with(TOPICS, recipe={"log_every_steps": 0})
     program = silent.kind.training_program(silent, "baseline", 1)
-    assert told.keys().isdisjoint(program.hyperparameters)
-    spoken = workload_with(TOPICS, recipe={name: int(value) for name, value in told.items()})
+    assert settings.keys().isdisjoint(program.hyperparameters)
+    spoken = workload_with(TOPICS, recipe={name: int(value) for name, value in settings.items()})
     program = spoken.kind.training_program(spoken, "baseline", 1)
-    assert told.items() <= program.hyperparameters.items()
+    assert settings.items() <= program.hyperparameters.items()

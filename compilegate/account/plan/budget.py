@@ -1,4 +1,4 @@
-"""What a workload's executions may cost, against what they could. Pure, but for what AWS is asked.
+"""What a workload's executions may cost, against what they could. Pure but for requests to AWS.
 
 A bound that misses a job is none: a job whose price is unknown is a reason to refuse, with the key
 that declares its price.
@@ -65,7 +65,7 @@ def budget_faults(
     workload: str, budget: Budget | None, bound: Bound, spent_usd: float | None = None
 ) -> list[str]:
     """A sentence for each limit that an execution could exceed; `spent_usd` is what the month's
-    executions have cost, None where nobody asked."""
+    executions have cost, None where that is unknown."""
     if budget is None or (budget.execution_usd is None and budget.month_usd is None):
         return []
     file = f"workloads/{workload}.toml"

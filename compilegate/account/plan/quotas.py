@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from compilegate.access.console import console
 from compilegate.account.errors import AwsError, aws_errors
-from compilegate.account.executions import console
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import AwsSession
 from compilegate.document.graph import build_graph, most_in_parallel

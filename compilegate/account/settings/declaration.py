@@ -5,16 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, model_validator
 
 from compilegate.declaration_errors import matching
+from compilegate.workload.file import Dollars, Table, Text
 
 LARGEST_BLOCK, SMALLEST_BLOCK = 16, 22
 """Prefix lengths: VPC takes none above /16, and eight subnets of less than /22 hold few jobs."""
@@ -130,7 +124,6 @@ IamPath = Annotated[str, matching(rf"^/{_NAME}{{1,200}}/$", "a path between slas
 IamName = Annotated[str, matching(rf"^{_NAME}{{1,128}}$", "the name of a policy")]
 Qualifier = Annotated[str, matching(r"^[a-z0-9]{1,10}$", "at most ten small letters and digits")]
 Digest = Annotated[str, matching(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 digits")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 TagKey = Annotated[
     str,
     matching(r"^[A-Za-z0-9_.:/=+@ -]{1,128}$", "letters, digits, spaces and _ . : / = + @ -"),
@@ -144,13 +137,7 @@ LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731,
 """What CloudWatch Logs can keep a log group for."""
 
 
-class _Table(BaseModel):
-    """A table of the file. Unknown keys and wrong types are errors, never guesses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Network(_Table):
+class Network(Table):
     """Where jobs run. Without a VPC they run in SageMaker's own."""
 
     create: bool = False
@@ -207,7 +194,7 @@ class Network(_Table):
         return self
 
 
-class Notifications(_Table):
+class Notifications(Table):
     """Who hears of a failure, a refused candidate and an inconclusive gate."""
 
     email: Email | None = None
@@ -226,7 +213,7 @@ class Notifications(_Table):
         return self
 
 
-class Bootstrap(_Table):
+class Bootstrap(Table):
     """What the CDK itself needs in the account; by default one of the project's own."""
 
     qualifier: Qualifier | None = None
@@ -244,7 +231,7 @@ class Bootstrap(_Table):
         return self
 
 
-class GitHub(_Table):
+class GitHub(Table):
     """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""
 
     repository: GitHubRepository
@@ -262,7 +249,7 @@ class GitHub(_Table):
     """The longest that a job may be the deploying role, and so follow an execution."""
 
 
-class Approval(_Table):
+class Approval(Table):
     """Who approves models. Nobody else can then, and no workload may register one as approved."""
 
     trusted: list[PrincipalArn] = Field(default=[], max_length=20)
@@ -270,7 +257,7 @@ class Approval(_Table):
     and verdicts, approve and reject. Without any there is no such role."""
 
 
-class Source(_Table):
+class Source(Table):
     """The deployment that models come from: the stage before this one."""
 
     account: Account
@@ -285,12 +272,12 @@ class Source(_Table):
     """Its `names.repository_prefix`; by default its project."""
 
 
-class Images(_Table):
+class Images(Table):
     """How images are built, and what they extend."""
 
-    base: dict[str, Text] = {}
+    base: dict[str, Text] = Field(default={})
     """Base image URI by image folder, in place of the Deep Learning Container of the catalog."""
-    pinned: dict[str, Digest] = {}
+    pinned: dict[str, Digest] = Field(default={})
     """Digest by base image, as `images.lock.toml` beside the settings has it; what stands here
     counts more."""
     build_timeout_minutes: int = Field(default=60, ge=5, le=480)
@@ -303,7 +290,7 @@ class Images(_Table):
     that it was trained in: keep more than an image has changes during the life of a model."""
 
 
-class Storage(_Table):
+class Storage(Table):
     """The bucket and the key."""
 
     retain: bool = True
@@ -325,7 +312,7 @@ class Storage(_Table):
     """How long logs of builds, functions, serving endpoints and the network are kept."""
 
 
-class Roles(_Table):
+class Roles(Table):
     """Existing roles in place of those that are made, each for all workloads. `compilegate aws
     roles` prints what they must be allowed."""
 
@@ -343,7 +330,7 @@ class Roles(_Table):
     """For endpoints and batch transforms."""
 
 
-class Scheduling(_Table):
+class Scheduling(Table):
     """How a schedule behaves when the service does not answer."""
 
     retry_attempts: int = Field(default=3, ge=0, le=185)
@@ -352,14 +339,14 @@ class Scheduling(_Table):
     """For how long; then it goes to the dead-letter queue, whose alarm goes off."""
 
 
-class ProjectBudget(_Table):
+class ProjectBudget(Table):
     """What the whole project may cost: AWS counts by tag and sends messages; it stops nothing."""
 
-    month_usd: Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)] | None = None
+    month_usd: Dollars | None = None
     """A budget of AWS for everything with the project's tag, in USD a month."""
 
 
-class NameOverrides(_Table):
+class NameOverrides(Table):
     """Names in place of the ones that are made from the project's. Do not change one later:
     CloudFormation would replace what other stacks use."""
 
@@ -377,7 +364,7 @@ class NameOverrides(_Table):
     """The path in IAM of every role, and of the policies of `make bootstrap`, as in `/ml/`."""
 
 
-class Settings(_Table):
+class Settings(Table):
     """The file `infra/settings.toml`."""
 
     project: Project = "compilegate"
@@ -386,7 +373,7 @@ class Settings(_Table):
     """The only one to deploy to; without it, that of the credentials."""
     region: Region | None = None
     """The only one to deploy to; without it, that of the credentials."""
-    workloads: list[Text] = []
+    workloads: list[Text] = Field(default=[])
     """Those to deploy; without any, all in the folder `workloads/`."""
     network: Network = Network()
     notifications: Notifications = Notifications()
@@ -406,7 +393,7 @@ class Settings(_Table):
     dashboard: bool = True
     """A CloudWatch dashboard, `PROJECT-REGION`, of starts, failures, stops and durations."""
     names: NameOverrides = NameOverrides()
-    stages: dict[str, dict[str, Any]] = {}
+    stages: dict[str, dict[str, Any]] = Field(default={})
     """Stages by name: any key of this file, and `from`, the stage that its models come from
     (deploy.md)."""
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import RootModel
 
 from compilegate.account.settings.declaration import Digest
 from compilegate.declaration_errors import read_toml
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
+from compilegate.workload.file import Table
 
 LOCK_FILE = "images.lock.toml"
 """Beside the settings."""
@@ -29,9 +30,7 @@ class LockError(CompilegateError):
     """The lock cannot be used; one sentence that names the file and the key."""
 
 
-class _Pin(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Pin(Table):
     digest: Digest
 
 

@@ -137,10 +137,3 @@ def test_a_new_image_folder_has_the_repository_that_a_deployment_would_make() ->
     tags = {"training": "1", "brand-new": "2"}
     images = target_deployment(foundation, None, Names(Settings()), tags, "us-east-1").images
     assert images == {"training": f"{REGISTRY}/training:1", "brand-new": f"{REGISTRY}/brand-new:2"}
-
-
-def test_without_a_foundation_there_is_nothing_to_plan_for(aws: AwsServer, project: Path) -> None:
-    done = compilegate(aws, project, "aws", "plan", "topics")
-    assert done.returncode == 2
-    assert "there is no stack compilegate-foundation" in done.stderr
-    assert "make deploy" in done.stderr

@@ -80,7 +80,7 @@ def _request(shared: Mapping[str, tuple[Document, Document]], question: Question
     arn = arn.partition("/")[0] if ":s3:" in arn else re.sub(r"(group/[^/]+)/.*", r"\1", arn)
     policy, tags = shared.get(arn, (_otherwise(resource, owner), {}))
     context = {"aws:PrincipalArn": who.arn, **tags, **question.context}
-    asked = {
+    request = {
         "principal": who.arn,
         "policies": list(who.policies),
         "boundary": who.boundary,
@@ -90,7 +90,7 @@ def _request(shared: Mapping[str, tuple[Document, Document]], question: Question
         "context": {key: value for key, value in context.items() if value},
         "resourcePolicy": policy,
     }
-    return {key: value for key, value in asked.items() if value is not None}
+    return {key: value for key, value in request.items() if value is not None}
 
 
 def _otherwise(resource: str, owner: str) -> Document | None:
@@ -116,9 +116,9 @@ def _policies_of_resources(
     """By the ARN that each is about: the policy, and a key's tags, which conditions ask for."""
     for type in ("S3::BucketPolicy", "KMS::Key", "ECR::Repository", "SageMaker::ModelPackageGroup"):
         for found in assembly.all_resources(f"AWS::{type}"):
-            said, bucket = found.properties, found.properties.get("Bucket")
-            if (policy := said.get(OF_RESOURCES[found.type])) is not None:
-                tags = said["Tags"] if type == "KMS::Key" else []
+            properties, bucket = found.properties, found.properties.get("Bucket")
+            if (policy := properties.get(OF_RESOURCES[found.type])) is not None:
+                tags = properties["Tags"] if type == "KMS::Key" else []
                 context = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags}
                 yield f"arn:aws:s3:::{bucket}" if bucket else found.arn, (policy, context)
 

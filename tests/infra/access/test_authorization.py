@@ -95,6 +95,8 @@ SEEN: list[tuple[list[dict[str, Any]], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("statements", "said"), SEEN)
-def test_what_cannot_be_granted_is_seen(statements: list[dict[str, Any]], said: list[str]) -> None:
-    assert list(faults({"Statement": statements})) == said
+@pytest.mark.parametrize(("statements", "sentences"), SEEN)
+def test_what_cannot_be_granted_is_seen(
+    statements: list[dict[str, Any]], sentences: list[str]
+) -> None:
+    assert list(faults({"Statement": statements})) == sentences

@@ -59,9 +59,9 @@ def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
         match step["Type"]:
             case "Training" | "Processing" as kind:
                 job = f"{SAGEMAKER}:{kind.lower()}-job/{_job(step['Name'])}"
-                asked = {f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in arguments["Tags"]}
-                tagging = {**asked, "sagemaker:TaggingAction": f"Create{kind}Job"}
-                yield Question(who, f"sagemaker:Create{kind}Job", job, asked)
+                tags = {f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in arguments["Tags"]}
+                tagging = {**tags, "sagemaker:TaggingAction": f"Create{kind}Job"}
+                yield Question(who, f"sagemaker:Create{kind}Job", job, tags)
                 yield Question(who, "sagemaker:AddTags", job, tagging)
                 yield Question(who, "iam:PassRole", arguments["RoleArn"], TO_SAGEMAKER)
                 yield from _of_job(roles[arguments["RoleArn"]], arguments)

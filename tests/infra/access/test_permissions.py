@@ -38,21 +38,21 @@ def answered(assembly: Assembly) -> Mapping[str, Mapping[str, list[str]]]:
     names |= {name: assembly.one(*at.split()).arn for name, at in TABLE["resources"].items()}
     for name, text in TABLE["names"].items():
         names[name] = text.format_map(names)
-    asked = [
+    questions = [
         (name, kind, question)
-        for name, said in TABLE["ask"].items()
-        for who in _who(assembly, said, names)
+        for name, entry in TABLE["ask"].items()
+        for who in _who(assembly, entry, names)
         for kind in ("may", "may_not")
         # What is not allowed is not allowed by its own policy, whatever its boundary says.
         for question in _questions(
-            who if kind == "may" else replace(who, boundary=None), said.get(kind, []), names
+            who if kind == "may" else replace(who, boundary=None), entry.get(kind, []), names
         )
     ]
     wrong: dict[str, dict[str, list[str]]] = {
         name: {"may": [], "may_not": []} for name in TABLE["ask"]
     }
-    given = answers(assembly, [question for *_, question in asked])
-    for (name, kind, question), allowed in zip(asked, given, strict=True):
+    given = answers(assembly, [question for *_, question in questions])
+    for (name, kind, question), allowed in zip(questions, given, strict=True):
         if allowed is (kind == "may_not"):
             wrong[name][kind].append(str(question))
     return wrong
@@ -72,8 +72,8 @@ def _questions(who: Who, lines: list[str], names: Mapping[str, str]) -> Iterator
                     yield Question(who, f"{service}:{verb}", resource, keys)
 
 
-def _who(assembly: Assembly, said: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Who]:
-    match said:
+def _who(assembly: Assembly, entry: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Who]:
+    match entry:
         case {"role": at}:
             yield role(assembly, *at.split())
         case {"bootstrap": parts}:
@@ -82,7 +82,7 @@ def _who(assembly: Assembly, said: Mapping[str, Any], names: Mapping[str, str]) 
                     key: value.format_map(names) if isinstance(value, str) else value
                     for key, value in keys.items()
                 }
-                for table, keys in said.get("settings", {}).items()
+                for table, keys in entry.get("settings", {}).items()
             }
             project = names_of("compilegate", **settings)
             made = policies(ARNS_HERE, project)
@@ -116,4 +116,4 @@ def test_every_kind_of_role_is_in_the_table(assembly: Assembly) -> None:
         for found in assembly.all_resources("AWS::IAM::Role")
         if found.stack.startswith(("compilegate-", "neighbour-"))
     }
-    assert {said["role"].split()[1] for said in TABLE["ask"].values() if "role" in said} == there
+    assert {entry["role"].split()[1] for entry in TABLE["ask"].values() if "role" in entry} == there

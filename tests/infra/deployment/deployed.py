@@ -26,7 +26,7 @@ DATA = REPOSITORY / "tests" / "account_proof" / "project" / "workloads"
 CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
 ASSEMBLY = "cdk.out"
 COMMAND = (sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')")
-UNASKED = ("--require-approval", "never")
+NO_QUESTION = ("--require-approval", "never")
 CALL = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
@@ -53,13 +53,6 @@ class Deployment:
         write_pins(folder / SETTINGS_FILE, dict.fromkeys(bases, f"sha256:{'0' * 64}"))
         return cls(folder, aws)
 
-    def change(self, old: str, new: str) -> None:
-        """Change what the workload `tiny` declares."""
-        declared = self.folder / "workloads" / "tiny.toml"
-        text = declared.read_text(encoding="utf-8")
-        assert old in text
-        declared.write_text(text.replace(old, new), encoding="utf-8")
-
     # Commands
 
     def bootstrap(self) -> None:
@@ -73,14 +66,13 @@ class Deployment:
         program = f"{shlex.quote(sys.executable)} -m compilegate.infra.app"
         self.cdk("synth", "--quiet", "--output", ASSEMBLY, app=program)
 
-    def deploy(self, concurrency: int = 1) -> None:
+    def deploy(self) -> None:
         """Deploy the assembly as `make deploy` does: the foundation and the images, then the
-        builds and the data that pipelines train on by default, then the rest, so many stacks at
-        once."""
-        self.cdk("deploy", "*-images", *UNASKED)
+        builds and the data that pipelines train on by default, then the rest."""
+        self.cdk("deploy", "*-images", *NO_QUESTION)
         self.run(*COMMAND, "aws", "images", "--build", "--wait")
         self.run(*COMMAND, "aws", "upload", "--all")
-        self.cdk("deploy", "--all", *UNASKED, "--concurrency", str(concurrency))
+        self.cdk("deploy", "--all", *NO_QUESTION)
 
     def cdk(self, *arguments: str, app: str = ASSEMBLY) -> str:
         """Run a command of the CDK's; returns what it printed."""
@@ -139,12 +131,6 @@ class Deployment:
         """Of one stack, by name."""
         found = self.stacks()[stack].get("Outputs", [])
         return {item["OutputKey"]: item["OutputValue"] for item in found}
-
-    def definition(self) -> str:
-        """That of the deployed pipeline."""
-        name = self.outputs("trial-workload-tiny")["PipelineName"]
-        pipeline = self.aws.client("sagemaker").describe_pipeline(PipelineName=name)
-        return str(pipeline["PipelineDefinition"])
 
     def deliver(self, event: dict[str, Any], code: Path) -> None:
         """Call the functions whose rules match the event, as EventBridge would: each as it is
