@@ -54,7 +54,7 @@ def cost_of(
         return None
     counted = sum(cost.jobs for cost in arms.values())
     # All jobs but one of the baseline's, if it has any.
-    gate = _total(*((cost.jobs - (arm == baseline), cost.job) for arm, cost in arms.items()))
+    gate = Amount.total(*((cost.jobs - (arm == baseline), cost.job) for arm, cost in arms.items()))
     return CostFigures(
         arms=tuple(arms.values()),
         gate=gate,
@@ -127,25 +127,16 @@ def _amount(seconds: float, usd_per_hour: float | None) -> Amount:
     return Amount(seconds, None if usd_per_hour is None else seconds / 3600.0 * usd_per_hour)
 
 
-def _total(*parts: tuple[int, Amount]) -> Amount:
-    """The sum of count x amount; no dollars where one amount has none."""
-    dollars = [count * amount.usd for count, amount in parts if amount.usd is not None]
-    return Amount(
-        seconds=sum(count * amount.seconds for count, amount in parts),
-        usd=sum(dollars) if len(dollars) == len(parts) else None,
-    )
-
-
 def _candidate_cost(
     candidate: CandidateVerdict, baseline: ArmCost, cost: ArmCost, gate: Amount
 ) -> CandidateCost:
-    saved = _total((1, baseline.retraining), (-1, cost.retraining))
+    saved = Amount.total((1, baseline.retraining), (-1, cost.retraining))
     retrainings, repaid_in = retrainings_to_repay(gate, saved)
     run = None if candidate.speed is None else candidate.speed.run
     breaks_even = None
     if run is not None and run.break_even_steps is not None:
         breaks_even = run.break_even_steps / run.candidate_steps
-    all_jobs = _total((baseline.jobs, baseline.job), (cost.jobs, cost.job))
+    all_jobs = Amount.total((baseline.jobs, baseline.job), (cost.jobs, cost.job))
     return CandidateCost(
         arm=candidate.arm,
         saved=saved,
@@ -153,7 +144,7 @@ def _candidate_cost(
         repaid_in=repaid_in,
         break_even_runs=breaks_even,
         compile_state=None if run is None else run.compile_state,
-        more_seeds=_more_seeds(candidate, _total((1, baseline.job), (1, cost.job))),
+        more_seeds=_more_seeds(candidate, Amount.total((1, baseline.job), (1, cost.job))),
         more_examples=_more_examples(candidate, all_jobs),
     )
 
@@ -182,7 +173,7 @@ def _more_seeds(candidate: CandidateVerdict, one_seed: Amount) -> MoreSeeds | No
     if len(needed) < len(undecided):
         return None
     more = max(needed) - undecided[0].seeds
-    return MoreSeeds(more, _total((more, one_seed)))
+    return MoreSeeds(more, Amount.total((more, one_seed)))
 
 
 def _more_examples(candidate: CandidateVerdict, all_jobs: Amount) -> MoreExamples | None:

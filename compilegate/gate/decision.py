@@ -23,9 +23,9 @@ from scipy.special import ndtri
 from compilegate.gate.evidence import in_the_order_of
 from compilegate.gate.findings import Code, Outcome, Reason, failure
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.quality import Replicates, error_over_rows, metric_by_seed
+from compilegate.gate.quality import error_over_rows
 from compilegate.gate.records import differing
-from compilegate.gate.settings import Experiment, GateSettings, MetricGuard
+from compilegate.gate.settings import Experiment, GateSettings
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision
 from compilegate.job.contract import NO_ARM, NOTHING_NEW
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
@@ -68,14 +68,14 @@ def below_registered(
     for metric, guard in limits.items():
         # A finding about the evidence says what a metric lacks; the registered model may lack it.
         with suppress(MetricUndefinedError, KeyError):
-            usual, own = (_value(metric, guard, it, values) for it in (found, record))
+            usual, own = (values.of_record(metric, guard, it) for it in (found, record))
             chance = 0.0
-            if same_rows and not guard.reported and found.examples and record.examples:
+            if same_rows and found.examples and record.examples:
                 # Rows must meet: the same ones may come in another order.
                 before = in_the_order_of(found.examples, record.examples)
                 error = error_over_rows(metric, guard, before, record.examples)
                 chance = float(ndtri(settings.confidence)) * error
-            harm = usual - own if guard.direction == "higher" else own - usual
+            harm = guard.sign * (usual - own)
             limit = guard.drop or 0.0
             if harm > limit and harm > chance:
                 how = "on the same rows" if same_rows else "by recorded values"
@@ -88,13 +88,6 @@ def below_registered(
                     registered_value=usual,
                     drop=limit,
                 )
-
-
-def _value(metric: str, guard: MetricGuard, record: EvidenceRecord, values: MetricValues) -> float:
-    """The metric of one record's model. Raises MetricUndefinedError."""
-    examples = [] if record.examples is None else [record.examples]
-    replicates = Replicates(examples=examples, reported=[record.evidence.metrics])
-    return metric_by_seed(metric, guard, replicates, values)[0]
 
 
 def decide(

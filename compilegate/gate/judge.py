@@ -169,21 +169,11 @@ def _compare(
     compiler_only: dict[str, str] = {}
     for seeds, arms in together.items():
         among = find_compiler_only(experiment, arms)
-        candidates = {arm: _replicates(examined, arm, seeds) for arm in arms}
-        baseline = _replicates(examined, experiment.baseline, seeds)
+        candidates = {arm: Replicates.of(examined.of_seeds(arm, seeds)) for arm in arms}
+        baseline = Replicates.of(examined.of_seeds(experiment.baseline, seeds))
         quality |= compare_arms(experiment.settings, baseline, candidates, among, values)
         compiler_only |= among
     return quality, compiler_only
-
-
-def _replicates(examined: Examined, arm: str, seeds: Sequence[int]) -> Replicates:
-    """What records of these seeds measured."""
-    records = [examined.records[arm, seed] for seed in seeds]
-    examples = [record.examples for record in records if record.examples is not None]
-    return Replicates(
-        examples=examples if len(examples) == len(records) else [],
-        reported=[record.evidence.metrics for record in records],
-    )
 
 
 def _with_scores(examined: Examined, values: MetricValues) -> Examined:
@@ -259,8 +249,8 @@ def _measure(
         first = experiment.seeds[0]
         if first in seeds and len(seeds) > 1:
             in_order = (first, *(seed for seed in seeds if seed != first))
-            usual_models, models = (_replicates(examined, it, in_order) for it in (baseline, arm))
-            statements += released_is_worse(settings, first, usual_models, models, values)
+            before_models, models = (examined.of_seeds(it, in_order) for it in (baseline, arm))
+            statements += released_is_worse(settings, before_models, models, values)
         failed = [it.failed for it in quality.comparisons if it.failed]
         failures += [any(of_seed) for of_seed in zip(*failed, strict=False)]
     return _Measured(
@@ -371,8 +361,8 @@ def _judge_baseline(
     baseline, reasons = experiment.baseline, examined.reasons(experiment.baseline)
     floors = ()
     if not reasons and len(experiment.seeds) > 1:
-        replicates = _replicates(examined, baseline, experiment.seeds)
-        floors = tuple(noise_floors(experiment.settings, replicates, values))
+        records = examined.of_seeds(baseline, experiment.seeds)
+        floors = tuple(noise_floors(experiment.settings, records, values))
     return BaselineVerdict(
         arm=baseline,
         sound=not reasons,

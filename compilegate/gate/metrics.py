@@ -28,7 +28,8 @@ import numpy.typing as npt
 from compilegate.errors import CompilegateError
 from compilegate.gate.evidence import take_rows
 from compilegate.gate.findings import clipped
-from compilegate.job.evidence import Examples, FloatArray, IntArray
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import EvidenceRecord, Examples, FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 MOST_VALUE = 1e100
@@ -44,6 +45,10 @@ MetricFunction = Callable[[Examples], "float | FloatArray"]
 
 class MetricUndefinedError(CompilegateError):
     """These examples do not determine the metric: one sentence that says which and why."""
+
+
+class MetricAbsentError(MetricUndefinedError):
+    """The job left neither a value of the metric nor the examples to compute it from."""
 
 
 class MetricFunctionError(CompilegateError):
@@ -141,9 +146,15 @@ class MetricValues:
             self._known[key] = (examples, metric_value(measure, examples))
         return self._known[key][1]
 
-    def knows(self, measure: str, examples: Examples) -> bool:
-        """Whether it was computed already."""
-        return (measure, id(examples)) in self._known
+    def of_record(self, metric: str, guard: MetricGuard, record: EvidenceRecord) -> float:
+        """The metric of one job's model, reported or computed. Raises MetricUndefinedError."""
+        if guard.reported:
+            if metric not in record.evidence.metrics:
+                raise MetricAbsentError("a job did not report it")
+            return float(record.evidence.metrics[metric])
+        if record.examples is None:
+            raise MetricAbsentError("a job wrote no examples")
+        return self.of(guard.measure(metric), record.examples)
 
     def remember(self, measure: str, examples: Examples, value: float) -> None:
         """Keep what was computed elsewhere."""

@@ -252,19 +252,13 @@ def _metrics(
     experiment: Experiment, record: EvidenceRecord, values: MetricValues
 ) -> dict[str, float]:
     """The metrics that are finite numbers; the verdict says why others are not."""
-    examples = record.examples
-    known = examples is not None and _is_computable(examples)
+    computable = record.examples is not None and _is_computable(record.examples)
     found: dict[str, float] = {}
     for name, guard in experiment.settings.metrics.items():
-        value = math.nan
-        if guard.reported:
-            value = record.evidence.metrics.get(name, math.nan)
-        elif examples is not None and known:
+        if guard.reported or computable:
             with contextlib.suppress(MetricUndefinedError):
-                value = values.of(guard.measure(name), examples)
-        if math.isfinite(value):
-            found[name] = value
-    return found
+                found[name] = values.of_record(name, guard, record)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _is_computable(examples: Examples) -> bool:

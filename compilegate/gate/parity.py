@@ -44,17 +44,18 @@ def judge_parity(
     if not settings.enabled or not records:
         return None, []
     judged = [_judge_replicate(seed, record, settings) for seed, record in records.items()]
-    spoken = min(judged, key=_rank)
-    record = records[spoken.seed]
+    representative = min(judged, key=_rank)
+    record = records[representative.seed]
     parity = record.evidence.parity
-    if parity is not None and spoken.answer is not ParityAnswer.PASS:
-        place = f"{REPROS_FOLDER}/{folder_name(arm, spoken.seed)}/{REPRO_SCRIPT}"
+    if parity is not None and representative.answer is not ParityAnswer.PASS:
+        place = f"{REPROS_FOLDER}/{folder_name(arm, representative.seed)}/{REPRO_SCRIPT}"
         departs = None if parity.departs is None else clipped(parity.departs, 1_000)
-        spoken = replace(spoken, departs=departs, repro=None if parity.repro is None else place)
+        repro = None if parity.repro is None else place
+        representative = replace(representative, departs=departs, repro=repro)
     uncompared = None
     if parity is not None and record.parity is not None:
         uncompared = not_compared(parity, record.parity)
-    return spoken, [_finding(spoken, judged, uncompared, settings)]
+    return representative, [_finding(representative, judged, uncompared, settings)]
 
 
 def _judge_replicate(
@@ -134,33 +135,34 @@ def _rank(judgement: ParityJudgement) -> tuple[int, float]:
     return order.index(judgement.answer), -ratio
 
 
-def _in_full(spoken: ParityJudgement) -> str:
+def _in_full(judgement: ParityJudgement) -> str:
     """The judgement's sentence, with what departs first and the script that shows it."""
-    sentence = spoken.sentence
-    if spoken.departs is not None:
-        sentence += f" {spoken.departs[:1].upper()}{spoken.departs[1:].rstrip('.')}."
-    if spoken.repro is not None:
-        sentence += f" {spoken.repro} shows it."
+    sentence = judgement.sentence
+    if judgement.departs is not None:
+        sentence += f" {judgement.departs[:1].upper()}{judgement.departs[1:].rstrip('.')}."
+    if judgement.repro is not None:
+        sentence += f" {judgement.repro} shows it."
     return sentence
 
 
 def _finding(
-    spoken: ParityJudgement,
+    judgement: ParityJudgement,
     judged: Sequence[ParityJudgement],
     uncompared: str | None,
     settings: ParitySettings,
 ) -> Reason | Note:
-    sentence = _in_full(spoken)
+    """What the verdict says by the judgement that represents all."""
+    sentence = _in_full(judgement)
     if len(judged) > 1:
-        sentence = f"Seed {spoken.seed}: {sentence}"
-    numbers: dict[str, Number] = {"seed": spoken.seed}
-    if spoken.worst is not None:
-        numbers |= {"tensor": spoken.worst.tensor, "step": spoken.worst.step}
-        numbers |= {"ratio": spoken.worst.ratio, "limit": spoken.limit}
+        sentence = f"Seed {judgement.seed}: {sentence}"
+    numbers: dict[str, Number] = {"seed": judgement.seed}
+    if judgement.worst is not None:
+        numbers |= {"tensor": judgement.worst.tensor, "step": judgement.worst.step}
+        numbers |= {"ratio": judgement.worst.ratio, "limit": judgement.limit}
     exceeded = False
-    if spoken.answer is ParityAnswer.FAIL:
+    if judgement.answer is ParityAnswer.FAIL:
         return failure(Code.PARITY_DIFFERS, sentence, **numbers)
-    if spoken.answer is ParityAnswer.PASS:
+    if judgement.answer is ParityAnswer.PASS:
         if uncompared is None:
             return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
         sentence += f" {uncompared}"

@@ -72,7 +72,7 @@ from compilegate.gate.statistics import (
     unseen_share,
 )
 from compilegate.gate.verdict import EffectSplit, Interval, MetricJudgement, NoiseFloor
-from compilegate.job.evidence import Examples, FloatArray, IntArray
+from compilegate.job.evidence import EvidenceRecord, Examples, FloatArray, IntArray
 
 MOST_MARGINS = 2.0
 """How much worse than the baseline the released model may be, in margins, and in standard
@@ -97,6 +97,13 @@ class Replicates:
     """Row by row the same examples in all replicates of all arms; empty where a job wrote none."""
     reported: Sequence[Mapping[str, float]]
     """The metrics that the jobs themselves reported."""
+
+    @classmethod
+    def of(cls, records: Sequence[EvidenceRecord]) -> Replicates:
+        """What these records measured."""
+        examples = [record.examples for record in records if record.examples is not None]
+        reported = [record.evidence.metrics for record in records]
+        return cls(examples if len(examples) == len(records) else [], reported)
 
 
 @dataclass(frozen=True)
@@ -228,7 +235,7 @@ class _Table:
 
     def add(self, before: _Column, after: _Column) -> None:
         """Take in one more seed."""
-        sign = sign_of(self.guard)
+        sign = self.guard.sign
         difference = sign * (after.values - before.values)
         if self.guard.relative and self.guard.margin is not None:
             difference += self.guard.margin * math.copysign(1.0, before.mean) * before.values
@@ -265,8 +272,8 @@ def _compared(
 ) -> Comparison:
     """The comparison of values by seed. `better_by` is how much better the candidate is, a relative
     margin included."""
-    baseline, sign = float(np.mean(before)), sign_of(guard)
-    margin = margin_at(guard, baseline)
+    baseline, sign = float(np.mean(before)), guard.sign
+    margin = guard.margin_at(baseline)
     harms = [sign * (was - it) for it, was in zip(after, before, strict=True)]
     added = 0.0 if guard.relative or margin is None else margin
     return Comparison(
@@ -278,18 +285,6 @@ def _compared(
         slack=replace(better_by, mean=better_by.mean + added),
         failed=() if margin is None else failed_seeds(harms, before, margin),
     )
-
-
-def sign_of(guard: MetricGuard) -> float:
-    """1 where higher is better, else -1."""
-    return 1.0 if guard.direction == "higher" else -1.0
-
-
-def margin_at(guard: MetricGuard, baseline: float) -> float | None:
-    """The margin in the metric's own units, for this value of the baseline."""
-    if guard.margin is None or not guard.relative:
-        return guard.margin
-    return guard.margin * abs(baseline)
 
 
 def _tables(
@@ -342,7 +337,7 @@ def _of_scalars(
     found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
     before, after = ([it for it in each if it is not None] for each in found)
     if guard.reported and len(before) == len(after) == len(baseline.reported):
-        sign, usual, own = sign_of(guard), np.array(before), np.array(after)
+        sign, usual, own = guard.sign, np.array(before), np.array(after)
         least = sign * usual
         if guard.relative:
             least -= (guard.margin or 0.0) * math.copysign(1.0, usual.mean()) * usual
@@ -684,59 +679,47 @@ def _about_long_tail(comparison: Comparison, unit: Unit, confidence: float) -> l
     return [Note(Code.QUALITY_LONG_TAIL, sentence, {"metric": comparison.metric})]
 
 
-def metric_by_seed(
-    metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues
-) -> list[float]:
-    """The metric of each replicate. Raises MetricUndefinedError."""
-    if guard.reported:
-        found = [reported.get(metric) for reported in arm.reported]
-        known = [float(value) for value in found if value is not None]
-        if len(known) < len(found):
-            raise MetricUndefinedError("a job did not report it")
-        return known
-    if not arm.examples:
-        raise MetricUndefinedError("a job wrote no examples")
-    return [values.of(guard.measure(metric), examples) for examples in arm.examples]
-
-
 def noise_floors(
-    settings: GateSettings, arm: Replicates, values: MetricValues
+    settings: GateSettings, records: Sequence[EvidenceRecord], values: MetricValues
 ) -> Iterator[NoiseFloor]:
     """How much each metric moves between the arm's own seeds, of which there are two or more."""
     for metric, guard in settings.metrics.items():
         # A watched metric may be undefined; each candidate's notes say so.
         with suppress(MetricUndefinedError):
-            found = metric_by_seed(metric, guard, arm, values)
+            found = [values.of_record(metric, guard, record) for record in records]
             yield NoiseFloor(
                 metric, float(np.mean(found)), float(np.std(found, ddof=1)), len(found)
             )
 
 
 def released_is_worse(
-    settings: GateSettings, seed: int, before: Replicates, after: Replicates, values: MetricValues
+    settings: GateSettings,
+    before: Sequence[EvidenceRecord],
+    after: Sequence[EvidenceRecord],
+    values: MetricValues,
 ) -> list[Reason]:
     """The reasons against releasing the first seed's model, by metric: an arm that is as good on
     average may hold one seed that is far worse, and if that is the first, users get it. To release
     another one instead would be to choose by the very examples that judge.
 
-    The replicates are of the same two or more seeds, the released one first.
+    The records are of the same two or more seeds, the released one first.
     """
-    found = []
-    first_models = [arm.examples[0] for arm in (before, after) if arm.examples]
+    found, seed = [], after[0].evidence.seed
+    released = [arm[0].examples for arm in (before, after)]
     for metric, guard in settings.metrics.items():
         with suppress(MetricUndefinedError):  # a finding says what a metric lacks
-            usual, own = (metric_by_seed(metric, guard, arm, values) for arm in (before, after))
-            mean, sign = float(np.mean(usual)), sign_of(guard)
-            margin = margin_at(guard, mean)
+            usual, own = (
+                [values.of_record(metric, guard, record) for record in arm]
+                for arm in (before, after)
+            )
+            mean, sign = float(np.mean(usual)), guard.sign
+            margin = guard.margin_at(mean)
             harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
             limit = MOST_MARGINS * max(margin or 0.0, 1.5 * float(np.std(usual, ddof=1)))
             if (
                 margin
                 and harm > limit
-                and (
-                    guard.reported
-                    or harm > BY_CHANCE * error_over_rows(metric, guard, *first_models)
-                )
+                and harm > BY_CHANCE * error_over_rows(metric, guard, *released)
             ):
                 sentence = (
                     f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
@@ -748,8 +731,13 @@ def released_is_worse(
     return found
 
 
-def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Examples) -> float:
-    """The standard error of the difference of two models on the same rows, by their choice."""
+def error_over_rows(
+    metric: str, guard: MetricGuard, before: Examples | None, after: Examples | None
+) -> float:
+    """The standard error of the difference of two models on the same rows, by their choice; zero
+    where a job wrote none, or only reported the metric."""
+    if guard.reported or before is None or after is None:
+        return 0.0
     usual, own = (column_of(guard.measure(metric), Scored(each)) for each in (before, after))
     return float(np.std(own - usual)) / math.sqrt(len(own))
 

@@ -122,6 +122,10 @@ class Examined:
             if seed not in repeated and all(seed in each for each in scored)
         )
 
+    def of_seeds(self, arm: str, seeds: Sequence[int]) -> list[EvidenceRecord]:
+        """The arm's records of these seeds."""
+        return [self.records[arm, seed] for seed in seeds]
+
     def trained(self, arm: str) -> dict[int, EvidenceRecord]:
         """Records of completed trainings of the arm, by seed."""
         found = {seed: self.records.get((arm, seed)) for seed in self.experiment.seeds}
@@ -339,7 +343,7 @@ class _Outputs:
 
     of: Mapping[Replicate, FloatArray]
     """(rows, columns) each; what has none, or other rows, is left out."""
-    telling: Collection[Replicate]
+    identifying: Collection[Replicate]
     """Replicates whose outputs identify their model."""
     apart: Mapping[tuple[Replicate, Replicate], float]
     """Root mean square difference of two replicates' outputs over their spread, by ordered pair."""
@@ -347,7 +351,7 @@ class _Outputs:
     def usual(self, arm: str, seeds: Collection[int]) -> float:
         """What two seeds of the arm differ by; zero where that is not known."""
         pairs = combinations([(arm, seed) for seed in seeds], 2)
-        found = [self.apart[it] for it in pairs if it in self.apart and it[0] in self.telling]
+        found = [self.apart[it] for it in pairs if it in self.apart and it[0] in self.identifying]
         return float(np.median(found)) if found else 0.0
 
 
@@ -367,13 +371,13 @@ def _compare_models(examined: Examined, findings: Findings) -> dict[str, frozens
         near = max(SAME_MODEL, 0.0 if one[0] == baseline else OF_USUAL * usual)
         if not one_model and apart > (near if within else SAME_BITS):
             continue
-        alike, tells = _same_course(losses[one], losses[other]), one in outputs.telling
+        alike, identified = _same_course(losses[one], losses[other]), one in outputs.identifying
         if within and alike:
             repeated[one[0]].add(other[1])
         elif within:
-            if tells and (one_model or apart <= SAME_BITS):
+            if identified and (one_model or apart <= SAME_BITS):
                 findings[other].append(_of_another(other, one))
-        elif one_model or tells:
+        elif one_model or identified:
             same = alike if one_model else _agree(losses[one], losses[other], outputs.of[one])
             for of, whose in ((one, other), (other, one)):
                 if not same and of[0] != baseline:
@@ -417,7 +421,7 @@ def _outputs(records: Readable) -> _Outputs:
             columns = (examples.predictions, examples.scores, examples.losses)
             answers = next(it for it in columns if it is not None and it.size)
             outputs[key] = answers[rows.astype(np.int64)].reshape(len(rows), -1)
-    telling = {key for key, each in outputs.items() if _tells(scored[key], each)}
+    identifying = {key for key, each in outputs.items() if _identifies_model(scored[key], each)}
     apart: dict[tuple[Replicate, Replicate], float] = {}
     moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
     for one, other in combinations(outputs, 2):
@@ -426,10 +430,10 @@ def _outputs(records: Readable) -> _Outputs:
             spread = (variance + its_variance) / 2.0 + ((mean - its_mean) / 2.0) ** 2
             difference = math.sqrt(np.mean((outputs[one] - outputs[other]) ** 2))
             apart[one, other] = difference / max(math.sqrt(spread.max()), 1e-12)
-    return _Outputs(outputs, telling, apart)
+    return _Outputs(outputs, identifying, apart)
 
 
-def _tells(examples: Examples, outputs: FloatArray) -> bool:
+def _identifies_model(examples: Examples, outputs: FloatArray) -> bool:
     """Whether equal outputs mean one model. Where answers are few they may be agreement."""
     if len({row.tobytes() for row in outputs.round(6) + 0.0}) > FEW_ANSWERS:  # zero has one sign
         return True
@@ -456,8 +460,8 @@ def _agree(before: FloatArray, after: FloatArray, outputs: FloatArray) -> bool:
     if len(before) != len(after) or not _is_rounded(outputs):
         same = len(before) == len(after)
         return same and np.allclose(before, after, LAST_BITS, LAST_BITS, equal_nan=True)
-    begun_apart = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
-    return not begun_apart.any() or _same_course(before, after)
+    apart_at_first = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
+    return not apart_at_first.any() or _same_course(before, after)
 
 
 def _is_rounded(outputs: FloatArray) -> bool:
@@ -565,8 +569,8 @@ def _other_end(about: Subject, losses: Losses) -> Iterator[Finding]:
     if len(long) < 2:
         return
     means = [[float(part.mean()) for it in pair for part in ends(it)] for pair in long]
-    begun, before, _, after = np.array(means).T
-    fall = float(np.median(begun - before))
+    start, before, _, after = np.array(means).T
+    fall = float(np.median(start - before))
     limit = max(MOST_APART_AT_END * fall, SEEDS_APART * float(before.std(ddof=1)))
     if fall > 0.0 and _all_beyond(after - before, limit):
         text = (

@@ -13,8 +13,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from compilegate.gate.findings import Code, Finding, Subject
-from compilegate.gate.metrics import MetricUndefinedError, MetricValues, best_constant, per_example
-from compilegate.gate.quality import margin_at, sign_of
+from compilegate.gate.metrics import (
+    MetricAbsentError,
+    MetricUndefinedError,
+    MetricValues,
+    best_constant,
+    per_example,
+)
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.job.evidence import EvidenceRecord
 
@@ -39,15 +44,15 @@ def check_scores(
         for seed, record in records.items():
             about, reported = Subject(seed), record.evidence.metrics.get(metric)
             try:
-                value = _value(metric, guard, record, values)
+                value = values.of_record(metric, guard, record)
+            except MetricAbsentError:
+                continue  # a finding about the record says so
             except MetricUndefinedError as error:
                 report = about.notes if guard.watched else about.fails
                 if not is_undefined:
                     text = f"{metric} cannot be computed: {error}."
                     yield seed, report(Code.METRIC_UNDEFINED, text, metric=metric)
                 is_undefined = True
-                continue
-            if value is None:
                 continue
             found.append(value)
             tolerance = REPORTED_TOLERANCE * max(1.0, abs(value))
@@ -75,7 +80,7 @@ def _about_means(
     about = Subject(seed)
     for metric, mean in means.items():
         guard = settings.metrics[metric]
-        if guard.floor is not None and guard.better(guard.floor, mean):
+        if guard.floor is not None and guard.sign * (guard.floor - mean) > 0.0:
             text = f"{metric} of {arm} is {mean:.5g} on average, its floor is {guard.floor:.5g}."
             code, floor = Code.METRIC_BELOW_FLOOR, guard.floor
             yield about.fails(code, text, metric=metric, value=mean, floor=floor)
@@ -89,14 +94,6 @@ def _about_means(
         yield about.fails(Code.METRIC_AT_CONSTANT, text)
 
 
-def _value(
-    metric: str, guard: MetricGuard, record: EvidenceRecord, values: MetricValues
-) -> float | None:
-    if guard.reported:
-        return record.evidence.metrics.get(metric)
-    return None if record.examples is None else values.of(guard.measure(metric), record.examples)
-
-
 def _at_constant(
     metric: str, guard: MetricGuard, record: EvidenceRecord, means: Mapping[str, float]
 ) -> bool:
@@ -104,7 +101,7 @@ def _at_constant(
     a floor is declared."""
     if guard.reported or guard.floor is not None or metric not in means or record.examples is None:
         return False
-    measure, sign = guard.measure(metric), sign_of(guard)
+    measure, sign = guard.measure(metric), guard.sign
     constant = best_constant(measure, record.examples)
     if constant is None:
         return False
@@ -133,17 +130,14 @@ def too_good(
     for metric in settings.guarded if len(seeds) > 1 else ():
         guard = settings.metrics[metric]
         try:
-            found = [
-                [_value(metric, guard, each[seed], values) for seed in seeds]
+            usual, own = (
+                np.array([values.of_record(metric, guard, each[seed]) for seed in seeds])
                 for each in (before, after)
-            ]
+            )
         except MetricUndefinedError:
             continue
-        usual, own = (np.array([it for it in each if it is not None]) for each in found)
-        if not len(usual) == len(own) == len(seeds):
-            continue
-        gain, mean = sign_of(guard) * (own - usual), float(usual.mean())
-        margin = margin_at(guard, mean) or 0.0
+        gain, mean = guard.sign * (own - usual), float(usual.mean())
+        margin = guard.margin_at(mean) or 0.0
         saved = guard.direction == "lower" and gain.mean() > ERRORS_SAVED * abs(mean)
         if gain.min() > SEEDS_APART * float(usual.std(ddof=1)) and (
             saved or gain.mean() > MARGINS_BETTER * margin

@@ -120,17 +120,24 @@ class MetricGuard(_Strict):
         registers = self.floor is not None or self.drop is not None
         if self.margin is not None or self.relative or not registers:
             _check_margin(self.margin, relative=self.relative, watched=self.watched)
-        for name, given in (("floor", self.floor), ("drop", self.drop)):
-            if self.watched and given is not None:
+        for name, value in (("floor", self.floor), ("drop", self.drop)):
+            if self.watched and value is not None:
                 raise ValueError(
                     f"watched is true but a {name} is given, allowed: one of them, since a watched "
                     "metric decides nothing"
                 )
         return self
 
-    def better(self, one: float, other: float) -> bool:
-        """Whether `one` is better than `other`."""
-        return one > other if self.direction == "higher" else one < other
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, else -1."""
+        return 1.0 if self.direction == "higher" else -1.0
+
+    def margin_at(self, baseline: float) -> float | None:
+        """The margin in the metric's own units, for this value of the baseline."""
+        if self.margin is None or not self.relative:
+            return self.margin
+        return self.margin * abs(baseline)
 
     def measure(self, name: str) -> str:
         """What computes the metric from examples: a built-in's name, or a dotted name."""

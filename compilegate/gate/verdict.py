@@ -344,6 +344,15 @@ class Amount:
     usd: float | None
     """Dollars; None without a price for the instance that the jobs ran on."""
 
+    @classmethod
+    def total(cls, *parts: tuple[int, Amount]) -> Amount:
+        """The sum of count x amount; no dollars where one amount has none."""
+        dollars = [count * amount.usd for count, amount in parts if amount.usd is not None]
+        return cls(
+            seconds=sum(count * amount.seconds for count, amount in parts),
+            usd=sum(dollars) if len(dollars) == len(parts) else None,
+        )
+
 
 @dataclass(frozen=True)
 class ArmCost:

@@ -125,12 +125,12 @@ def _arms(verdict: Verdict | None) -> dict[str, ArmCost]:
 
 
 def _with_verdict(row: Row, verdict: Verdict) -> Row:
-    jobs = [one.job for one in _arms(verdict).values() for _ in range(one.jobs)]
+    jobs = [(one.jobs, one.job) for one in _arms(verdict).values()]
     row = replace(
         row,
         registered=verdict.decision.arm,
         trained=ALL if verdict.candidates else verdict.baseline.arm,
-        cost=_total(jobs),
+        cost=Amount.total(*jobs) if jobs else None,
     )
     if not verdict.candidates:
         return row
@@ -164,17 +164,7 @@ def _with_settled(row: Row, event: Settled) -> Row:
 
 
 def _total(amounts: Sequence[Amount]) -> Amount | None:
-    """The sum; its dollars are unknown where those of a part are."""
-    if not amounts:
-        return None
-    paid = [one.usd for one in amounts if one.usd is not None]
-    seconds = sum(one.seconds for one in amounts)
-    return Amount(seconds, sum(paid) if len(paid) == len(amounts) else None)
-
-
-def _minus(one: Amount, other: Amount) -> Amount:
-    usd = None if one.usd is None or other.usd is None else one.usd - other.usd
-    return Amount(one.seconds - other.seconds, usd)
+    return Amount.total(*((1, one) for one in amounts)) if amounts else None
 
 
 def _saved(row: Row, arms: Mapping[str, ArmCost], baseline: ArmCost | None) -> Amount | None:
@@ -183,8 +173,10 @@ def _saved(row: Row, arms: Mapping[str, ArmCost], baseline: ArmCost | None) -> A
     if candidate is None:
         return None
     if row.audit and row.cost is not None:
-        return _minus(candidate.job, row.cost)
-    return _minus(baseline.job, candidate.job) if row.alone and baseline is not None else None
+        return Amount.total((1, candidate.job), (-1, row.cost))
+    if row.alone and baseline is not None:
+        return Amount.total((1, baseline.job), (-1, candidate.job))
+    return None
 
 
 def _changes(before: Row, row: Row, record: Record) -> Iterator[str]:

@@ -96,20 +96,22 @@ def _nothing_new(event: Mapping[str, Any], record: Record, plan: Plan) -> str:
         return ""
     last, _ = newest
     then, today = map(datetime.datetime.fromisoformat, (last.when, now()))
-    made = _made(event[contract.INPUTS], plan.arms, plan.registers)
-    if (today - then).total_seconds() > float(event[contract.CACHE_SECONDS]) or last.made != made:
+    digest = _digest(event[contract.INPUTS], plan.arms, plan.registers)
+    if (today - then).total_seconds() > float(event[contract.CACHE_SECONDS]) or last.made != digest:
         return ""
     return f"Nothing is new: {last.execution} registered the model of the same data and code"
 
 
-def _made(*what: str) -> str:
+def _digest(*what: str) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
 
 def _registered(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
-    made = _made(*(event[name] for name in (contract.INPUTS, contract.ARMS, contract.REGISTERS)))
-    registered = Registered(execution=execution, when=now(), who="pipeline", made=made)
+    digest = _digest(
+        *(event[name] for name in (contract.INPUTS, contract.ARMS, contract.REGISTERS))
+    )
+    registered = Registered(execution=execution, when=now(), who="pipeline", made=digest)
     last = current(records, workload, when=now(), who=execution).latest(Registered)
     if last is None or last[0].execution != execution:
         decide(records, workload, registered)

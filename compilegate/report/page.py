@@ -53,16 +53,16 @@ def rendered(name: str, **values: object) -> str:
 @cache
 def _environment() -> Environment:
     """Escaping on, a missing name an error."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("compilegate.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["minus"] = with_minus_signs
-    made.filters["code"] = with_code
-    return made
+    environment.filters["minus"] = with_minus_signs
+    environment.filters["code"] = with_code
+    return environment
 
 
 def with_code(sentence: str) -> Markup:

@@ -7,11 +7,10 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 from compilegate.gate.findings import Code, Outcome, Reason
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.quality import Replicates, metric_by_seed
 from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
@@ -97,18 +96,13 @@ def _values(experiment: Experiment, records: Records) -> dict[str, float]:
     record = records[experiment.baseline, experiment.seeds[0]]
     if not isinstance(record, EvidenceRecord):
         return {}
-    replicates = Replicates(
-        examples=[] if record.examples is None else [record.examples],
-        reported=[record.evidence.metrics],
-    )
     values, found = MetricValues(), {}
     for metric in experiment.settings.guarded:
         guard = experiment.settings.metrics[metric]
         try:
-            value = fmean(metric_by_seed(metric, guard, replicates, values))
+            found[metric] = guard.sign * values.of_record(metric, guard, record)
         except MetricUndefinedError:
             continue  # a finding of the verdict
-        found[metric] = _better(guard.direction, value)
     return found
 
 
