@@ -9,7 +9,6 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.account.settings import SettingsError
 from compilegate.account.settings.reading import network_of
 from compilegate.errors import CompilegateError
@@ -51,10 +50,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
         network = NetworkStack(app, names.network_stack, **shared)
         stacks.append(network)
     for declared in project.workloads:
-        made = _of_workload(app, declared, images, network, shared)
-        for stack in made:
-            cdk.Tags.of(stack).add(WORKLOAD_TAG, declared.workload.name)
-        stacks += made
+        stacks += _of_workload(app, declared, images, network, shared)
     if (github := project.settings.github) is not None:
         pulled = images.base_repository_arns
         stacks.append(

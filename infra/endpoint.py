@@ -19,7 +19,14 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.access.jobs import WRITE, join_vpc, publish_metrics, pull_images, write_logs
+from compilegate.access.jobs import (
+    WORKLOAD_TAG,
+    WRITE,
+    join_vpc,
+    publish_metrics,
+    pull_images,
+    write_logs,
+)
 from compilegate.access.layout import answers_prefix, models_prefix, requests_prefix
 from compilegate.access.policy import may, may_grant, may_list, may_objects
 from compilegate.infra.foundation import FoundationStack
@@ -56,6 +63,7 @@ class EndpointStack(cdk.Stack):
     ) -> None:
         description = f"Compilegate: the endpoint of {workload.name}"
         super().__init__(scope, id, **stack_options(project, env, description))
+        cdk.Tags.of(self).add(WORKLOAD_TAG, workload.name)
         version = cdk.CfnParameter(
             self,
             VERSION,

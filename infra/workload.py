@@ -109,6 +109,7 @@ class WorkloadStack(cdk.Stack):
         super().__init__(
             scope, id, **stack_options(project, env, f"Compilegate: the workload {name}")
         )
+        cdk.Tags.of(self).add(WORKLOAD_TAG, name)
         self._project, self._declared, self._workload = project, declared, declared.workload
         self._foundation, self._arns = foundation, Arns.of(self)
         self._pipeline_name = project.names.pipeline(name)

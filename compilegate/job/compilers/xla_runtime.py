@@ -43,9 +43,9 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     try:
         device()
     except (ImportError, OSError, RuntimeError) as error:  # a device may come as a plugin
-        asked = environment.get(XLA_DEVICE_VARIABLE)
+        device = environment.get(XLA_DEVICE_VARIABLE)
         raise CompilerError(
-            f"torch_xla {version} opens no XLA device{f', asked for {asked}' if asked else ''} "
+            f"torch_xla {version} opens no XLA device{f', asked for {device}' if device else ''} "
             f"({first_line(error)}); {without_device}"
         ) from error
     return version

@@ -140,7 +140,7 @@ class TrainedRows:
         if len(parts) > 500 or len(hashes) > 5000:  # often enough for memory, seldom for time
             parts[:] = [_smallest(parts)]
 
-    def kept(self) -> TrainedOn | None:
+    def trained_on(self) -> TrainedOn | None:
         """The smallest of each, in order, each once; None where there are none."""
         if not any(self._parts.values()):
             return None

@@ -63,7 +63,7 @@ def arithmetic_settings(environment: Mapping[str, str]) -> dict[str, Scalar]:
         precision = _precision_set(place) or ("tf32" if allowed() else EXACT)
         return EXACT if overridden else precision
 
-    asked = getattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    precision_of = getattr(torch, "get_float32_matmul_precision", lambda: "highest")
     on_cpu = _precision_set(getattr(backends.mkldnn, "matmul", None))
     try:
         release = cudnn.version()
@@ -72,7 +72,7 @@ def arithmetic_settings(environment: Mapping[str, str]) -> dict[str, Scalar]:
     return {
         "float32_matmul_gpu": on_gpu(backends.cuda.matmul, lambda: backends.cuda.matmul.allow_tf32),
         "float32_convolution_gpu": on_gpu(getattr(cudnn, "conv", None), lambda: cudnn.allow_tf32),
-        "float32_matmul_cpu": on_cpu or ("bf16" if asked() == "medium" else EXACT),
+        "float32_matmul_cpu": on_cpu or ("bf16" if precision_of() == "medium" else EXACT),
         "cudnn_benchmark": bool(cudnn.benchmark),
         "cudnn_deterministic": bool(cudnn.deterministic),
         "deterministic_algorithms": bool(torch.are_deterministic_algorithms_enabled()),

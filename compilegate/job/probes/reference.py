@@ -415,10 +415,10 @@ def _dropped(
     share: float = given.get("p", 0.5)
     if not given.get("training", given.get("train", True)) or share == 0:
         return tensor
-    kept: torch.Tensor = getattr(torch, name)(torch.ones_like(tensor, dtype=low), share, True) != 0
+    mask: torch.Tensor = getattr(torch, name)(torch.ones_like(tensor, dtype=low), share, True) != 0
     if given.get("inplace"):
-        return tensor.mul_(kept).div_(1 - share)
-    return tensor * kept / (1 - share)
+        return tensor.mul_(mask).div_(1 - share)
+    return tensor * mask / (1 - share)
 
 
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:

@@ -366,17 +366,17 @@ def _no_collectives() -> Iterator[None]:
 def _bounded(most_bytes: int, what: str) -> Iterator[None]:
     """Raise NoRoomError when a forward pass keeps more for its backward pass than is free."""
     storages: set[int] = set()
-    kept = 0
+    held = 0
 
     def count(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal kept
+        nonlocal held
         key = tensor.data_ptr() if tensor.layout is torch.strided else id(tensor)
         if key not in storages:
             storages.add(key)
-            kept += tensor.numel() * tensor.element_size()
-        if kept > most_bytes:
+            held += tensor.numel() * tensor.element_size()
+        if held > most_bytes:
             raise NoRoomError(
-                f"{what} is too small: float64 has to keep more than {megabytes(kept)} between its "
+                f"{what} is too small: float64 has to keep more than {megabytes(held)} between its "
                 f"forward and backward pass, and {megabytes(most_bytes)} are left for that"
             )
         return tensor

@@ -160,9 +160,9 @@ def _captured_steps(compiled: Sequence[Compiled]) -> _Steps:
     for number in sorted({call.step for each in compiled for call in each.calls}):
         found.append([])
         for each in compiled:
-            kept = [call for call in each.calls if call.step == number]
-            wanted = max(each.calls_a_step, len(kept)) if kept else 0
-            found[-1] += [(each, kept[turn % len(kept)]) for turn in range(wanted)]
+            calls = [call for call in each.calls if call.step == number]
+            wanted = max(each.calls_a_step, len(calls)) if calls else 0
+            found[-1] += [(each, calls[turn % len(calls)]) for turn in range(wanted)]
     if not found:
         raise ObstacleError("none of the captured steps called what was compiled")
     if all(each is None for step in found for _, call in step for each in call.cotangents.values()):

@@ -81,7 +81,7 @@ class Dispatch:
             trains = torch.is_grad_enabled()
         if not trains:
             return self.part.eager(*arguments, **named)
-        call: Call | None = self._kept(arguments, named) if self.keeps else None
+        call: Call | None = self._record_call(arguments, named) if self.keeps else None
         output = self.part.compiled(*arguments, **named)
         if call is not None or self.compiled_calls == 1:
             self._after(call, output)
@@ -126,7 +126,7 @@ class Dispatch:
         return self._evaluates
 
     @harmless
-    def _kept(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call | None:
+    def _record_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call | None:
         """The call, where it is kept; of a traced one the inputs as they are, since copying would
         be traced."""
         step, part = self._loop.step, self.part
@@ -258,8 +258,8 @@ class Compilation:
             on_host = device.type == self.steps_on.type and self.place == HOST  # as XLA's CPU
         else:
             stands_in = self.machine.described is not None and self.steps_on.type == "cpu"
-            told_host = self._config.evaluate_on == HOST_EVALUATES
-            on_host = told_host or not stands_in or self.place == HOST
+            wants_host = self._config.evaluate_on == HOST_EVALUATES
+            on_host = wants_host or not stands_in or self.place == HOST
         return HOST_EVALUATES if on_host else ACCELERATOR_EVALUATES
 
     def observed_evaluation(self) -> tuple[str, str] | None:

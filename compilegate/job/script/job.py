@@ -756,7 +756,7 @@ class Job:
             examples,
             probes.errors,
             paired=probes.blocks,
-            trained_on=self._trained.kept(),
+            trained_on=self._trained.trained_on(),
         )
         _print_figures(evidence, speed, compiler)
         if config.alone:

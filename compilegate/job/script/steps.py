@@ -314,7 +314,7 @@ class TrainingLoop:
         self.graphs: list[int] = []  # compiled within steps, by the end of each
         self.shapes: list[int] = []  # the declared shape of each step, by number
         self.returns: list[tuple[int, float]] = []
-        """Of each process but the first: its first step, and the seconds since the checkpoint."""
+        """The first step of each process that took over, and the seconds since the checkpoint."""
         self.checkpoints: CheckpointRecord | None = None  # without what `returns` has
         self._clock: Any = None
         self._graphs_before = self._graphs_in_steps = 0
@@ -480,9 +480,9 @@ class TrainingLoop:
             yield self._state() or {}
             written = 1
         finally:
-            kept = self.checkpoints or CheckpointRecord(0, 0.0, None)
-            seconds = kept.seconds + time.monotonic() - began
-            self.checkpoints = replace(kept, written=kept.written + written, seconds=seconds)
+            before = self.checkpoints or CheckpointRecord(0, 0.0, None)
+            seconds = before.seconds + time.monotonic() - began
+            self.checkpoints = replace(before, written=before.written + written, seconds=seconds)
 
     @harmless
     def _state(self) -> dict[str, Any]:
