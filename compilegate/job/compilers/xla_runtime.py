@@ -43,9 +43,9 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     try:
         device()
     except (ImportError, OSError, RuntimeError) as error:  # a device may come as a plugin
-        device = environment.get(XLA_DEVICE_VARIABLE)
+        wanted = environment.get(XLA_DEVICE_VARIABLE)
         raise CompilerError(
-            f"torch_xla {version} opens no XLA device{f', asked for {device}' if device else ''} "
+            f"torch_xla {version} opens no XLA device{f', asked for {wanted}' if wanted else ''} "
             f"({first_line(error)}); {without_device}"
         ) from error
     return version
