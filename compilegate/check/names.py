@@ -66,8 +66,7 @@ class Binding:
     node: ast.AST  # the definition, the value's expression, what is looped over, or the parameter
     place: ast.AST  # the statement or comprehension that binds
     target: str = ""  # the dotted name, where it is an import
-    path: tuple[int, ...] = ()
-    """Index path into the value, where tuples are unpacked."""
+    path: tuple[int, ...] = ()  # index path into the value, where tuples are unpacked
 
 
 @dataclass(eq=False)

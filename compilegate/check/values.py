@@ -74,7 +74,7 @@ class Values:
         key = Origin(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
-                return [key]  # and not kept: from elsewhere it may be seen through
+                return [key]  # not stored: a shorter way may lead through it
             self._origins[key] = []  # stands meanwhile, so that a circle ends
             self._depth += 1
             self._origins[key] = list(dict.fromkeys(self._trace(key)))[:_MOST_ORIGINS]

@@ -1,5 +1,5 @@
 """The largest batch that fits, by bisection. A trial is a fresh process that takes a few training
-steps with one batch size; what came of it is kept, so that an interrupted search can go on."""
+steps with one batch size; what came of it is stored, so that an interrupted search can go on."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def advised(fitting: int) -> int:
 class Shapes:
     """What takes the memory, beside the batch size."""
 
-    hyperparameters: Mapping[str, str]  # what the arm's training job is told
+    hyperparameters: Mapping[str, str]  # those of the arm's training job
     sequence_length: int
     vocabulary: int
     steps: int  # that each trial takes
@@ -159,10 +159,10 @@ class StoredTrials:
 
     def __init__(self, folder: Path, shapes: Shapes) -> None:
         """`folder` holds a file for each shapes, limit, machine and torch."""
-        told = {key: x for key, x in shapes.hyperparameters.items() if key not in _UNSHAPED}
+        sizing = {key: x for key, x in shapes.hyperparameters.items() if key not in _UNSHAPED}
         self._key = {
             **asdict(shapes),
-            "hyperparameters": told,
+            "hyperparameters": sizing,
             "machine": platform.node(),
             **{each: importlib.metadata.version(each) for each in ("torch", "transformers")},
         }
