@@ -30,7 +30,7 @@ MOST_RUNS = 1_000_000
 class Basis(StrEnum):
     MEASURED = "an execution here"
     SIMILAR = "executions of other workloads"
-    ELSEWHERE = "an execution under other conditions, and a rule of thumb"
+    OTHER_CONDITIONS = "an execution under other conditions, and a rule of thumb"
     PUBLISHED = "a rule of thumb from published figures"
     ASSUMED = "a rule of thumb, assumed"
 
@@ -40,12 +40,9 @@ class Effect:
     """What an option does to a run, and where that comes from."""
 
     basis: Basis
-    sentence: str
-    """What was measured, published or assumed; without a full stop."""
-    speedup: Range
-    """How many times as fast the attacked share gets."""
-    attacked: Range = UNCHANGED
-    """The share of a run that gets faster, from 0 to 1."""
+    sentence: str  # what was measured, published or assumed; without a full stop
+    speedup: Range  # how many times as fast the attacked share gets
+    attacked: Range = UNCHANGED  # the share of a run that gets faster, from 0 to 1
     compile_seconds: Range = NOTHING
 
     @property
@@ -64,7 +61,7 @@ class Effect:
 
 
 def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) -> Effect | None:
-    """What is expected of an option; None where nothing can be said."""
+    """What is expected of an option; None where nothing is known of it."""
     prior = prior_of(facts, option)
     if (here := own_experience(facts, option.name, experiences)) is not None:
         return _measured([here], Basis.MEASURED, _words(here), prior)
@@ -77,7 +74,7 @@ def expected(facts: Facts, option: Option, experiences: Sequence[Experience]) ->
     there = not nearest.machine.is_that_of(facts.instance_type)
     but = ", ".join(["on another machine"] * there + [*nearest.differences(facts)])
     sentence = f"{_words(nearest)}, but {but}; {prior.sentence}"
-    own = _measured([nearest], Basis.ELSEWHERE, sentence, prior)
+    own = _measured([nearest], Basis.OTHER_CONDITIONS, sentence, prior)
     return replace(
         own,
         speedup=own.speedup.hull(prior.whole_speedup),
@@ -292,17 +289,15 @@ class Outcome:
     effect: Effect
     saved_share: Range
     """The share of a run's time; compiling is taken off where a run's length is known."""
-    saved_hours: Range | None
-    saved_usd: Range | None
-    saved_usd_per_year: Range | None
-    first_year_usd: Range | None
-    """After the benchmark, people included."""
-    benchmark_jobs: int
-    """Jobs of the benchmark beyond the baseline's own; 0 when it has been run already."""
-    benchmark_hours: Range | None
-    benchmark_usd: Range | None
+    saved_hours: Range | None = None
+    saved_usd: Range | None = None
+    saved_usd_per_year: Range | None = None
+    first_year_usd: Range | None = None  # after the benchmark, people included
+    benchmark_jobs: int  # beyond the baseline's own; 0 when the benchmark has been run already
+    benchmark_hours: Range | None = None
+    benchmark_usd: Range | None = None
     engineer_hours: float
-    runs_to_repay: tuple[int | None, int | None] | None
+    runs_to_repay: tuple[int | None, int | None] | None = None
     """The benchmark, at best and at worst; None for never."""
 
 
@@ -315,29 +310,28 @@ def outcome_of(facts: Facts, effect: Effect, *, arms: int, engineer_hours: float
         engineer_hours = facts.engineer_hours
     more, again = arms * facts.seeds, (facts.seeds - 1) * bool(arms)
     share = Range(1.0 - ratio.high, 1.0 - ratio.low)
-    saved = dollars = yearly = spent = cost = repays = None
-    if hours is not None:
-        corners = (hours, ratio, compiling)
-        saved = over_corners(lambda run, new, extra: run - run * new - extra, *corners)
-        share = over_corners(lambda run, new, extra: 1.0 - new - extra / run, *corners)
-        spent = hours.times(again) + (hours.times(ratio) + compiling).times(more)
-        if price is not None:
-            people = engineer_hours * rules().thresholds["usd_per_engineer_hour"]
-            dollars, cost = saved.times(price), spent.times(price) + Range(people, people)
-            repays = (_runs(cost.low, dollars.high), _runs(cost.high, dollars.low))
-            yearly = None if runs is None else dollars.times(runs * WEEKS_PER_YEAR)
-    return Outcome(
-        effect=effect,
-        saved_share=share,
-        saved_hours=saved,
+    untimed = Outcome(
+        effect=effect, saved_share=share, benchmark_jobs=more + again, engineer_hours=engineer_hours
+    )
+    if hours is None:
+        return untimed
+    corners = (hours, ratio, compiling)
+    saved = over_corners(lambda run, new, extra: run - run * new - extra, *corners)
+    share = over_corners(lambda run, new, extra: 1.0 - new - extra / run, *corners)
+    spent = hours.times(again) + (hours.times(ratio) + compiling).times(more)
+    timed = replace(untimed, saved_share=share, saved_hours=saved, benchmark_hours=spent)
+    if price is None:
+        return timed
+    people = engineer_hours * rules().thresholds["usd_per_engineer_hour"]
+    dollars, cost = saved.times(price), spent.times(price) + Range(people, people)
+    yearly = None if runs is None else dollars.times(runs * WEEKS_PER_YEAR)
+    return replace(
+        timed,
         saved_usd=dollars,
         saved_usd_per_year=yearly,
-        first_year_usd=None if yearly is None or cost is None else yearly - cost,
-        benchmark_jobs=more + again,
-        benchmark_hours=spent,
+        first_year_usd=None if yearly is None else yearly - cost,
         benchmark_usd=cost,
-        engineer_hours=engineer_hours,
-        runs_to_repay=repays,
+        runs_to_repay=(_runs(cost.low, dollars.high), _runs(cost.high, dollars.low)),
     )
 
 

@@ -42,10 +42,8 @@ class Fact(Generic[Value]):
     """A value, and how it is known; without one it is not."""
 
     value: Value | None
-    source: str
-    """Source of the fact, or what is missing; a clause without a full stop."""
-    assumed: bool = False
-    """Whether nothing better is there: no verdict is confident because of it."""
+    source: str  # source of the fact, or what is missing; a clause without a full stop
+    assumed: bool = False  # whether nothing better is there: no verdict is confident because of it
 
     @property
     def known(self) -> bool:
@@ -115,12 +113,9 @@ class Experience(Measured):
 
     arm: str
     option: str
-    outcome: str
-    """`pass`, `fail` or `inconclusive`, as the gate judged."""
-    regression: str | None
-    """Why the model is not as good; None where the gate found no such reason."""
-    speedup: Range
-    """The gate's interval: steps of the candidate against the baseline."""
+    outcome: str  # `pass`, `fail` or `inconclusive`, as the gate judged
+    regression: str | None  # why the model is not as good; None where the gate found no such reason
+    speedup: Range  # the gate's interval: steps of the candidate against the baseline
     estimate: float
     confidence: float
     compile_seconds: Range | None
@@ -242,18 +237,14 @@ class Facts:
     family: Fact[str]
     settings: ArmSettings
     """What the baseline asks for, in the words of the catalog, which says what can run."""
-    needs: tuple[ArmSettings, ...]
-    """The same of all arms that name no instance of their own."""
-    arms: Mapping[str, int]
-    """How many candidates of the file are an option, by its name."""
-    in_use: frozenset[str]
-    """The options that the baseline has already."""
+    needs: tuple[ArmSettings, ...]  # the same of all arms that name no instance of their own
+    arms: Mapping[str, int]  # how many candidates of the file are an option, by its name
+    in_use: frozenset[str]  # the options that the baseline has already
     seeds: int
     instances: int
     bottleneck: Fact[str]
     parts: Mapping[Part, Range]
-    shapes: Fact[str]
-    """`static`, `few` or `varying`."""
+    shapes: Fact[str]  # `static`, `few` or `varying`
     hours: Fact[Range]
     precision: str
     sequence_length: int | None
@@ -389,7 +380,7 @@ def _where_time_goes(
     if declared is not None:
         return Fact(declared, f"[advice] bottleneck is {declared}"), parts
     if profiled is None:
-        return Fact(None, "nobody has said where a step's time goes"), parts
+        return Fact(None, "it is not known where a step's time goes"), parts
     hardware, shares = profiled
     largest = max(shares, key=lambda each: shares[each].high)
     if accelerator is not None and accelerator.name in re.split(r"[\s,()-]+", hardware):
@@ -423,8 +414,8 @@ def _shapes(workload: Workload) -> Fact[str]:
 
 def _hours(declared: float | None, settings: ArmSettings, timing: Timing | None) -> Fact[Range]:
     """What an execution measured on the workload's machine, else what people say, else what an
-    execution elsewhere leaves possible. No job is longer than it may be."""
-    here, took = settings.instance_type, "nobody has said how long a run takes"
+    execution on another machine leaves possible. No job is longer than it may be."""
+    here, took = settings.instance_type, "it is not known how long a run takes"
     if timing is not None:
         minutes, where = timing.hours.high * 60, timing.machine.words
         length = f"{minutes:.2g} minutes" if minutes < 100 else f"{minutes / 60:.3g} hours"
@@ -450,7 +441,7 @@ def _runs(workload: Workload, now: datetime | None) -> Fact[float]:
     if declared is not None:
         return Fact(declared, f"[advice] runs_per_week is {declared:g}")
     if schedule is None or now is None:
-        return Fact(None, "there is no schedule, and nobody has said how often it runs")
+        return Fact(None, "there is no schedule, and it is not known how often it runs")
     starts = starts_within(read_expression(schedule.expression), now.date(), 7 * WEEKS)
     does = "starts it" if schedule.enabled else "would start it, but is switched off"
     source = f"the schedule {schedule.expression} {does}"

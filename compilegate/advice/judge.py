@@ -51,8 +51,7 @@ class Argument:
     stance: Stance
     sentence: str
     known: bool = True
-    remedy: str = ""
-    """What would change it, as far as the catalog says."""
+    remedy: str = ""  # what would change it, as far as the catalog says
     of: str = ""
 
 
@@ -65,10 +64,8 @@ class OptionAdvice:
     reason: str
     in_use: bool
     considerations: tuple[Argument, ...]
-    outcome: Outcome | None
-    """The outcome; None when the option is impossible or its effect unknown."""
-    own: Experience | None
-    """What the workload's newest execution measured of it."""
+    outcome: Outcome | None  # the outcome; None when the option is impossible or its effect unknown
+    own: Experience | None  # what the workload's newest execution measured of it
     chance: float | None
     """How likely it is as much faster as is worth keeping; None where nothing was measured."""
 
@@ -236,7 +233,7 @@ def _by_priors(
         why = f"open: {opened[0].sentence}{more}"
     elif against or outcome is None:
         why = next(iter(against), "nothing was published of it")
-    elif outcome.effect.basis in (Basis.SIMILAR, Basis.ELSEWHERE):
+    elif outcome.effect.basis in (Basis.SIMILAR, Basis.OTHER_CONDITIONS):
         why = "it fits, and was measured, but not of this on this machine"
     elif option.name == "training-compiler":
         verdict, why = Verdict.ENABLE, "it fits in every respect, and AWS tested the model"
@@ -264,8 +261,8 @@ def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Arg
 def _with_the_script(
     argument: Argument, facts: Facts, option: Option, which: Consideration
 ) -> Argument:
-    """What is said, and what the check found in the workload's script that bears on it. That stops
-    nothing, for it can be mended; but nothing is enabled before it is."""
+    """The argument with what the check found in the workload's script that bears on it. A finding
+    stops nothing, since it can be fixed; but nothing is enabled before it is."""
     obstacles = facts.obstacles_of(option.compiler)
     found = [it.sentence for it in obstacles if it.rule in which.rules and it.severity != "note"]
     if not found:

@@ -70,8 +70,7 @@ class Consideration:
     find_out: str
     kinds: tuple[Kind, ...]
     change: str
-    rules: tuple[str, ...]
-    """The rules of `compilegate check` that bear on it."""
+    rules: tuple[str, ...]  # the rules of `compilegate check` that bear on it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +104,14 @@ class Option(Figures):
     library: str | None = None
     """The library's name in the catalog; None for options that run anywhere."""
     attacks: tuple[Part, ...] = ()
-    figures_of: str | None = None
-    """What the published figures are of, in words."""
-    families: tuple[str, ...] = ()
-    """The model families that they are of; none listed means any."""
+    figures_of: str | None = None  # what the published figures are of, in words
+    families: tuple[str, ...] = ()  # the model families that they are of; none listed means any
     instead: tuple[Instead, ...] = ()
-    compile_seconds: Range = NOTHING
-    """Compile time, where the catalog has none."""
+    compile_seconds: Range = NOTHING  # compile time, where the catalog has none
     static_only: bool = False
     needs_half: bool = False
-    instance_type: str | None = None
-    """Instance that it runs on, if not the present one."""
-    never: str | None = None
-    """Why it is of no use to a workload that trains."""
+    instance_type: str | None = None  # instance that it runs on, if not the present one
+    never: str | None = None  # why it is of no use to a workload that trains
 
 
 @dataclass(frozen=True, kw_only=True)

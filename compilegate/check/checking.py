@@ -40,7 +40,7 @@ class Finding:
     fix: str
 
     page: str  # the address of the page that says so
-    compilers: tuple[str, ...]  # which of the compilers that were asked about it concerns
+    compilers: tuple[str, ...]  # which compilers of the check it concerns
     cell: int | None = None  # in a notebook: which cell, counted from 1 over all cells
     end_line: int | None = None
     suppressed: str | None = None

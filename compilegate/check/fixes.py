@@ -41,10 +41,8 @@ class Fixed:
     @property
     def diff(self) -> str:
         """The change as a unified diff."""
-        before, after = (
-            each.decode("utf-8", "replace").splitlines(keepends=True)
-            for each in (self.before, self.after)
-        )
+        texts = (each.decode("utf-8", "replace") for each in (self.before, self.after))
+        before, after = (each.splitlines(keepends=True) for each in texts)
         return "".join(difflib.unified_diff(before, after, str(self.path), str(self.path)))
 
 
@@ -70,7 +68,9 @@ def fix_paths(
             if not edits:
                 continue
             text, encoding = script.source.text, script.source.encoding
-            after = _written(text, [edit for _, edit in edits])
+            after = text
+            for _, edit in sorted(edits, key=lambda each: each[1].start, reverse=True):
+                after = after[: edit.start] + edit.text + after[edit.end :]
             try:
                 ast.parse(after)
             except SyntaxError as error:
@@ -89,12 +89,6 @@ def _edits(view: View, finding: Finding) -> Iterator[Edit]:
             return
 
 
-def _written(text: str, edits: list[Edit]) -> str:
-    for each in sorted(edits, key=lambda edit: edit.start, reverse=True):
-        text = text[: each.start] + each.text + text[each.end :]
-    return text
-
-
 def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
     """Start and end of a node in characters; the tree counts bytes within a line."""
     begins = [0, *(each.end() for each in LINE_END.finditer(script.source.text))]
@@ -109,7 +103,7 @@ def _span(script: Script, node: ast.expr | ast.stmt) -> tuple[int, int]:
 
 def _keys(view: View, call: ast.Call) -> Iterator[Edit]:
     """`model.state_dict()` becomes `getattr(model, "_orig_mod", model).state_dict()`."""
-    owner, own = owner_of(call), view.script.bindings("getattr", call)
+    owner, own = owner_of(call), view.script.bindings("getattr", call)[1]
     if not isinstance(owner, ast.Name | ast.Attribute) or own:
         return
     if compiled_as(view, owner, wrapped=False) is not None:

@@ -66,8 +66,7 @@ class Binding:
     node: ast.AST  # the definition, the value's expression, what is looped over, or the parameter
     place: ast.AST  # the statement or comprehension that binds
     target: str = ""  # the dotted name, where it is an import
-    path: tuple[int, ...] = ()
-    """Index path into the value, where tuples are unpacked."""
+    path: tuple[int, ...] = ()  # index path into the value, where tuples are unpacked
 
 
 @dataclass(eq=False)
@@ -155,12 +154,7 @@ class Script:
         self.classes: list[ast.ClassDef] = []
         self.imports: set[str] = set()
         self._things: dict[ast.expr, Thing] = {}
-        self._index()
-
-    # The tree.
-
-    def _index(self) -> None:
-        pending: list[tuple[ast.AST, Scope]] = [(self.source.tree, self.module)]
+        pending: list[tuple[ast.AST, Scope]] = [(source.tree, self.module)]
         while pending:
             node, scope = pending.pop()
             inner = self._enter(node, scope)
@@ -169,6 +163,8 @@ class Script:
                 pending.append((child, inner))
         for found in (self.calls, self.loops, self.functions, self.classes):
             found.sort(key=position)
+
+    # The tree.
 
     def _enter(self, node: ast.AST, scope: Scope) -> Scope:
         """Note a node and what it binds; the scope that its children stand in."""
@@ -335,11 +331,8 @@ class Script:
         inner = (each for each in (node, *self.ancestors(node)) if each in self.scopes)
         return self.scopes[next(inner, self.source.tree)]
 
-    def bindings(self, name: str, at: ast.AST) -> list[Binding]:
-        """Everything that a name may stand for at a node, by the innermost scope that binds it."""
-        return self._bound(name, at)[1]
-
-    def _bound(self, name: str, at: ast.AST) -> tuple[Scope | None, list[Binding]]:
+    def bindings(self, name: str, at: ast.AST) -> tuple[Scope | None, list[Binding]]:
+        """The innermost scope that binds a name for a node, and its bindings there."""
         here = scope = self.scope_of(at)
         while scope is not None:
             if name in scope.names and (scope is here or not isinstance(scope.node, ast.ClassDef)):
@@ -349,7 +342,7 @@ class Script:
 
     def reaching(self, name: ast.Name) -> list[Binding]:
         """What a name may stand for where it is read: its last assignment on each way there."""
-        scope, bindings = self._bound(name.id, name)
+        scope, bindings = self.bindings(name.id, name)
         if scope is not self.scope_of(name) or len(bindings) < 2:
             return bindings
         around = {name, *self.ancestors(name)}
@@ -360,7 +353,8 @@ class Script:
                 if self.parents.get(bound.place) in around:
                     return [bound]
                 continue
-            if _starts(bound) < here and (bound.place not in around or _opens(bound.place)):
+            outside = bound.place not in around or isinstance(bound.place, _OPENS)
+            if _starts(bound) < here and outside:
                 found.append(bound)
                 if bound.kind != "change" and self._always_before(bound.place, around):
                     return found
@@ -432,7 +426,7 @@ class Script:
             case ast.Attribute():
                 return self._part(self._thing(node.value), node.attr)
             case ast.Name():
-                scope, bindings = self._bound(node.id, node)
+                scope, bindings = self.bindings(node.id, node)
                 if scope is None:
                     return self._starred(node.id)
                 for each in bindings:  # others stand in for an import that fails
@@ -496,8 +490,6 @@ class Script:
                 return found
         return f"builtins.{name}" if name in _BUILTINS else None
 
-    # Classes.
-
 
 Thing = str | Defined | Script | None
 """What a name stands for: the name of a library's, a function or class, a module of the files."""
@@ -510,6 +502,8 @@ HANDS_ON = frozenset(
 """Calls whose result runs the function that they are given."""
 
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_OPENS = (ast.For, ast.AsyncFor, ast.withitem, ast.Lambda, *FUNCTIONS)
+"""What binds a name for its own body, as a loop does its variable."""
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
 
 
@@ -559,11 +553,6 @@ def _starts(bound: Binding) -> tuple[int, int]:
     return position(place.context_expr if isinstance(place, ast.withitem) else place)
 
 
-def _opens(place: ast.AST) -> bool:
-    """Whether what a statement binds is there in its own body, as a loop's variable is."""
-    return isinstance(place, (ast.For, ast.AsyncFor, ast.withitem, ast.Lambda, *FUNCTIONS))
-
-
 class Project:
     """The scripts of one check, and who imports and calls whom."""
 
@@ -583,7 +572,7 @@ class Project:
         """The script of the files that a dotted import leads to, and what remains of the name."""
         key = (importer, dotted)
         if key not in self._found:
-            self._found[key] = self._look_up(importer, dotted)
+            self._found[key] = self._look_up(*key)
         return self._found[key]
 
     def _look_up(self, importer: Script, dotted: str) -> tuple[Script, str] | None:

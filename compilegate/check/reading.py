@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from compilegate.errors import CompilegateError
 
@@ -108,26 +107,17 @@ class Read:
 
 
 def read_paths(paths: Sequence[Path]) -> Read:
-    """Read files and folders; what cannot be read is told, and the rest is still read."""
-    sources: list[Source] = []
+    """Read files and folders, each file once; what cannot be read is reported."""
     unread: list[Unread] = []
-    for path in _files(paths, unread):
-        found = _read(path, unread)
-        if found is not None:
-            sources.append(found)
-    folders = [path if path.is_dir() else path.parent for path in paths]
-    common = os.path.commonpath([folder.absolute() for folder in folders]) if folders else "."
-    return Read(tuple(sources), tuple(unread), Path(common))
-
-
-def _files(paths: Sequence[Path], unread: list[Unread]) -> Iterator[Path]:
-    """The files that paths stand for, each once."""
-    seen: set[Path] = set()
+    files: dict[Path, Path] = {}
     for path in paths:
         for file in _within(path, unread):
-            if file.absolute() not in seen:
-                seen.add(file.absolute())
-                yield file
+            files.setdefault(file.absolute(), file)
+    read = (_read(file, unread) for file in files.values())
+    sources = tuple(each for each in read if each is not None)
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    common = os.path.commonpath([folder.absolute() for folder in folders]) if folders else "."
+    return Read(sources, tuple(unread), Path(common))
 
 
 def _within(path: Path, unread: list[Unread]) -> Iterator[Path]:
@@ -165,11 +155,12 @@ def _read(path: Path, unread: list[Unread]) -> Source | None:
         text, encoding = _decoded(raw)
         return Source(path, lines_of(text), parsed(text), text, encoding)
     except UnparsedError as error:
-        unread.append(Unread(path, f"not checked: {error}"))
+        reason = f"not checked: {error}"
     except UnicodeDecodeError as error:
-        unread.append(Unread(path, f"not checked: not {error.encoding} text at byte {error.start}"))
+        reason = f"not checked: not {error.encoding} text at byte {error.start}"
     except OSError as error:
-        unread.append(Unread(path, f"cannot be read: {error.strerror}"))
+        reason = f"cannot be read: {error.strerror}"
+    unread.append(Unread(path, reason))
     return None
 
 
@@ -197,7 +188,11 @@ def _notebook(path: Path, text: str, unread: list[Unread]) -> Source:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list):
         raise UnparsedError("not a notebook: it has no list of cells")
-    language = _language(document.get("metadata"))
+    metadata = document.get("metadata")
+    tables = metadata if isinstance(metadata, dict) else {}
+    keys = (("language_info", "name"), ("kernelspec", "language"))
+    named = [x.get(key) for part, key in keys if isinstance(x := tables.get(part), dict)]
+    language = next((each for each in named if isinstance(each, str) and each), "python")
     if "python" not in language.lower():
         raise UnparsedError(f"not a notebook of Python: its language is {language[:40]!r}")
     lines: list[str] = []
@@ -218,18 +213,8 @@ def _notebook(path: Path, text: str, unread: list[Unread]) -> Source:
     return Source(path, tuple(lines), parsed("\n".join(lines)), places=tuple(places))
 
 
-def _language(metadata: Any) -> str:
-    """The language that a notebook names; Python where it names none."""
-    for part, key in (("language_info", "name"), ("kernelspec", "language")):
-        there = metadata.get(part) if isinstance(metadata, dict) else None
-        named = there.get(key) if isinstance(there, dict) else None
-        if isinstance(named, str) and named:
-            return named
-    return "python"
-
-
 def without_magics(lines: tuple[str, ...]) -> list[str]:
-    """The lines with each line of a shell or a magic made harmless, so that line numbers hold."""
+    """Replace each line of a shell or a magic by harmless Python, so that line numbers hold."""
     first = next((line.strip() for line in lines if line.strip()), "")
     if first.startswith("%%"):
         magic, *rest = first[2:].split() or [""]
@@ -240,9 +225,12 @@ def without_magics(lines: tuple[str, ...]) -> list[str]:
     continued = False
     for line in lines:
         harmless = line
+        before = next((each for each in reversed(result) if each.strip()), "").rstrip()
+        # A `%` that begins a line is arithmetic where the line before is unfinished.
+        modulo = before.endswith(("\\", "(", ",", "+", "[", "{"))
         if continued:
             harmless = ""
-        elif (shell := _SHELL_LINE.match(line)) is not None and not _is_modulo(result):
+        elif (shell := _SHELL_LINE.match(line)) is not None and not modulo:
             harmless = f"{shell[1]}pass"
         elif (assigned := _ASSIGNED_SHELL.match(line)) is not None:
             harmless = f"{assigned[1]}{assigned[2]} = None"
@@ -251,9 +239,3 @@ def without_magics(lines: tuple[str, ...]) -> list[str]:
         result.append(harmless)
         continued = harmless is not line and line.rstrip().endswith("\\")
     return result
-
-
-def _is_modulo(result: list[str]) -> bool:
-    """Whether the line before is unfinished, so that a `%` that begins a line is arithmetic."""
-    before = next((line for line in reversed(result) if line.strip()), "")
-    return before.rstrip().endswith(("\\", "(", ",", "+", "[", "{"))

@@ -117,7 +117,7 @@ class Steps:
             around = _loop_or_function(script, call)
             if isinstance(around, LOOPS):
                 loops.setdefault(around, Step(script, around, "loop"))
-            elif around is not None and (backward or not _after_its_loop(script, around, call)):
+            elif around is not None and (backward or not _follows_a_loop(script, around, call)):
                 callers = self._callers(script, around)
                 method = isinstance(script.parent(around), ast.ClassDef)
                 # Not the `step` of an optimizer, nor the `backward` of an operation.
@@ -336,7 +336,7 @@ class Steps:
             case ast.Name() | ast.Attribute():
                 if _SELDOM.search(last_name(test)) or self._off_by_default(script, test):
                     return True
-                bindings = script.bindings(test.id, test) if isinstance(test, ast.Name) else []
+                bindings = script.bindings(test.id, test)[1] if isinstance(test, ast.Name) else []
                 return bool(bindings) and all(
                     each.kind == "value"
                     and isinstance(each.node, ast.expr)
@@ -413,7 +413,7 @@ def is_backward(script: Script, call: ast.Call) -> bool:
         operation = call.args and last_name(call.args[0]) == "ctx"
         return owner is not None and not operation
     if last == "gradient" and isinstance(owner, ast.Name):
-        opened = [each.node for each in script.bindings(owner.id, owner)]
+        opened = [each.node for each in script.bindings(owner.id, owner)[1]]
         return any("GradientTape" in ast.unparse(each) for each in opened)
     session = last == "run" and owner is not None and "sess" in last_name(owner).lower()
     if session:  # TensorFlow 1: session.run([train_op, loss])
@@ -450,7 +450,7 @@ def _loop_or_function(script: Script, node: ast.AST) -> Loop | Function | None:
     return None
 
 
-def _after_its_loop(script: Script, function: Function, update: ast.Call) -> bool:
+def _follows_a_loop(script: Script, function: Function, update: ast.Call) -> bool:
     """Whether a loop before an update, in the same function, goes backward: then the update
     takes what the last batches left, once for each time that the function is called."""
     loops = [each for each in ast.walk(function) if isinstance(each, LOOPS)]
@@ -468,10 +468,15 @@ class Compiled:
     script: Script
     node: ast.expr  # the call, or a decorator without one
     target: ast.expr | Function | ast.ClassDef  # what is compiled
-    options: dict[str, ast.expr]
     sort: str  # `call`, `decorator`, or `in place` for `module.compile()`, which returns nothing
     functions: list[Defined] = field(default_factory=list)
     """The functions of the files in the compiled region."""
+
+    @property
+    def options(self) -> dict[str, ast.expr]:
+        """The keywords of the call."""
+        words = self.node.keywords if isinstance(self.node, ast.Call) else ()
+        return {word.arg: word.value for word in words if word.arg}
 
     @property
     def result(self) -> ast.expr:
@@ -524,7 +529,7 @@ class Regions:
                     name = script.name(call.args[0])
                 if name in COMPILERS:
                     decorators.add(decorator)
-                    yield Compiled(script, decorator, owner, _options(call), "decorator")
+                    yield Compiled(script, decorator, owner, "decorator")
         for call in script.calls_by_last.get("compile", ()):
             if call in decorators:
                 continue
@@ -534,9 +539,9 @@ class Regions:
                 if target is None and isinstance(outer, ast.Call) and outer.func is call:
                     target = outer.args[0] if outer.args else None  # torch.compile(mode=...)(model)
                 if target is not None:
-                    yield Compiled(script, call, target, _options(call), "call")
+                    yield Compiled(script, call, target, "call")
             elif self._in_place(script, call) and isinstance(call.func, ast.Attribute):
-                yield Compiled(script, call, call.func.value, _options(call), "in place")
+                yield Compiled(script, call, call.func.value, "in place")
 
     def _in_place(self, script: Script, call: ast.Call) -> bool:
         """`module.compile(mode=...)`; not Keras's, which takes an optimizer or a loss."""
@@ -584,10 +589,6 @@ class Regions:
                 part = script.definition(call.func)
                 forward = None if part is None else part.method("forward")
                 pending += [] if forward is None else [forward]
-
-
-def _options(call: ast.Call | None) -> dict[str, ast.expr]:
-    return {word.arg: word.value for word in call.keywords if word.arg} if call else {}
 
 
 # What feeds the loops that train.

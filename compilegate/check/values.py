@@ -74,7 +74,7 @@ class Values:
         key = Origin(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
-                return [key]  # and not kept: from elsewhere it may be seen through
+                return [key]  # not stored: a shorter way may lead through it
             self._origins[key] = []  # stands meanwhile, so that a circle ends
             self._depth += 1
             self._origins[key] = list(dict.fromkeys(self._trace(key)))[:_MOST_ORIGINS]
@@ -233,10 +233,8 @@ class Values:
                 origin.element or node is not expression
             ):
                 return self.class_of(script, node.elts[0])
-            case ast.ListComp():
-                return self.class_of(script, node.elt)
-            case ast.Subscript():
-                return self.class_of(script, node.value)
+            case ast.ListComp(elt=inner) | ast.Subscript(value=inner):
+                return self.class_of(script, inner)
             case ast.Attribute() if node.attr in ("module", "_orig_mod", "model"):
                 return self.class_of(script, node.value)
             case ast.Name() | ast.Attribute() if origin.element and node is not expression:
@@ -325,11 +323,6 @@ class Values:
                 return self._call(script, node, path)
             case ast.Subscript():
                 return self._subscript(script, node)
-        return self._of_parts(script, node, path)
-
-    def _of_parts(self, script: Script, node: ast.expr, path: tuple[int, ...]) -> Kind:
-        """The kind of what holds values, or is computed of them."""
-        match node:
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
                 parts = node.values if isinstance(node, ast.Dict) else node.elts
                 return self._several(script, parts)
@@ -342,10 +335,13 @@ class Values:
                 if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return Kind.HOST
                 return self._several(script, (node.left, *node.comparators))
-            case ast.UnaryOp(operand=inner) | ast.Starred(value=inner) | ast.Await(value=inner):
+            case (
+                ast.UnaryOp(operand=inner)
+                | ast.Starred(value=inner)
+                | ast.Await(value=inner)
+                | ast.NamedExpr(value=inner)
+            ):
                 return self.kind(script, inner, path)
-            case ast.NamedExpr():
-                return self.kind(script, node.value, path)
         return Kind.UNKNOWN
 
     def _several(self, script: Script, parts: Sequence[ast.expr]) -> Kind:
@@ -502,7 +498,12 @@ class Values:
         if last in ("to", "cuda", "xla", "npu"):
             if base in (Kind.MODEL, Kind.LOADER, Kind.OPTIMIZER):
                 return base
-            return Kind.HOST if _names_cpu(node) else Kind.TENSOR
+            given = [
+                *node.args[:1],
+                *(word.value for word in node.keywords if word.arg == "device"),
+            ]
+            cpu = any(ast.unparse(each) in ("'cpu'", "torch.device('cpu')") for each in given)
+            return Kind.HOST if cpu else Kind.TENSOR
         if last == "cpu":
             return base if base is Kind.MODEL else Kind.HOST
         if base is Kind.MODEL:
@@ -682,8 +683,3 @@ def _annotated(text: str) -> Kind:
     last = text.rsplit(".", 1)[-1]
     known = {"DataLoader": Kind.LOADER, "Module": Kind.MODEL, "Optimizer": Kind.OPTIMIZER}
     return known.get(last, Kind.UNKNOWN)
-
-
-def _names_cpu(node: ast.Call) -> bool:
-    given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "device")]
-    return any(ast.unparse(each) in ("'cpu'", "torch.device('cpu')") for each in given)

@@ -1,5 +1,5 @@
 """The largest batch that fits, by bisection. A trial is a fresh process that takes a few training
-steps with one batch size; what came of it is kept, so that an interrupted search can go on."""
+steps with one batch size; what came of it is stored, so that an interrupted search can go on."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def advised(fitting: int) -> int:
 class Shapes:
     """What takes the memory, beside the batch size."""
 
-    hyperparameters: Mapping[str, str]  # what the arm's training job is told
+    hyperparameters: Mapping[str, str]  # those of the arm's training job
     sequence_length: int
     vocabulary: int
     steps: int  # that each trial takes
@@ -143,13 +143,11 @@ def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Tr
     """What became of a process that left no result."""
     signals = _BY_LIMIT if limited else _BY_LIMIT[:1]
     ran_out = -status in signals or any(each in last_line for each in _LAST_WORDS)
-    how = f"ended with status {status}"
-    if status < 0:
-        how = f"killed by {signal.Signals(-status).name}"
+    outcome = "out of memory" if ran_out else "failed"
+    killed = status < 0 and f"killed by {signal.Signals(-status).name}"
+    how = killed or f"ended with status {status}"
     reason = f"{how}: {last_line[:200]}" if last_line else how
-    return Trial(
-        batch_size=batch_size, outcome="out of memory" if ran_out else "failed", reason=reason
-    )
+    return Trial(batch_size=batch_size, outcome=outcome, reason=reason)
 
 
 _UNSHAPED = {"arm", "on_failure", contract.SEED, contract.BATCH_SIZE, contract.LEARNING_RATE}
@@ -161,12 +159,10 @@ class StoredTrials:
 
     def __init__(self, folder: Path, shapes: Shapes) -> None:
         """`folder` holds a file for each shapes, limit, machine and torch."""
-        hyperparameters = shapes.hyperparameters.items()
+        sizing = {key: x for key, x in shapes.hyperparameters.items() if key not in _UNSHAPED}
         self._key = {
             **asdict(shapes),
-            "hyperparameters": {
-                name: each for name, each in hyperparameters if name not in _UNSHAPED
-            },
+            "hyperparameters": sizing,
             "machine": platform.node(),
             **{each: importlib.metadata.version(each) for each in ("torch", "transformers")},
         }

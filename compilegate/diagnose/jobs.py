@@ -48,9 +48,8 @@ def profile_definition(workload: Definition, arm: str, steps: int) -> Definition
     """The first training job of the arm and what it waits for. A variable has it end after a few
     dozen steps and leave a profile instead of a model. Raises NoSuchArmError."""
     jobs = _training_jobs(workload)
-    if arm not in jobs:
+    if (job := jobs.get(arm)) is None:
         raise NoSuchArmError(f"--arm is {arm!r}, expected {', '.join(jobs)}")
-    job = jobs[arm]
     environment = {**job.arguments.get("Environment", {}), contract.PROFILE_VARIABLE: str(steps)}
     profiled = replace(
         job,
@@ -87,7 +86,7 @@ def _training_jobs(workload: Definition) -> dict[str, Step]:
 
 
 def _examining(job: Step, arm: str) -> Step:
-    request = job.arguments
+    request, algorithm = job.arguments, job.arguments["AlgorithmSpecification"]
     channels = request.get("InputDataConfig", [])
     code = [each for each in channels if each["ChannelName"] == _CODE_CHANNEL]
     return Step(
@@ -95,9 +94,7 @@ def _examining(job: Step, arm: str) -> Step:
         TRAINING,
         {
             **_without(request, *_NO_CHECKPOINTS, "DebugHookConfig", "InputDataConfig"),
-            "AlgorithmSpecification": _without(
-                request["AlgorithmSpecification"], "MetricDefinitions"
-            ),
+            "AlgorithmSpecification": _without(algorithm, "MetricDefinitions"),
             "HyperParameters": {
                 **_only(request["HyperParameters"], *_HYPERPARAMETERS),
                 "sagemaker_program": json.dumps(PROGRAM),
@@ -138,9 +135,8 @@ def read_output(archive: Path, name: str) -> bytes:
                 if not member.isreg() or member.name.removeprefix("./") != name:
                     continue
                 if member.size > MOST_BYTES:
-                    raise OutputError(
-                        f"{archive}: {name} has {member.size} bytes, expected {MOST_BYTES} or fewer"
-                    )
+                    has = f"{name} has {member.size} bytes"
+                    raise OutputError(f"{archive}: {has}, expected {MOST_BYTES} or fewer")
                 file = packed.extractfile(member)
                 if file is not None:
                     return file.read()

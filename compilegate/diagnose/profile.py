@@ -36,11 +36,9 @@ def read_profile(path: Path) -> Profile:
     if path.is_dir():
         inner = path / PROFILE_FOLDER / PROFILE_FILE
         path = inner if inner.is_file() else path / PROFILE_FILE
-    packed = path.name.endswith(".tar.gz")
+    packed, member = path.name.endswith(".tar.gz"), f"{PROFILE_FOLDER}/{PROFILE_FILE}"
     try:
-        content = (
-            read_output(path, f"{PROFILE_FOLDER}/{PROFILE_FILE}") if packed else path.read_bytes()
-        )
+        content = read_output(path, member) if packed else path.read_bytes()
         profile = TypeAdapter(Profile).validate_json(content)
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error}") from error
@@ -48,9 +46,8 @@ def read_profile(path: Path) -> Profile:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or PROFILE_FILE
         raise OutputError(f"{path}: {where}: {first['msg'].lower()}; {_AGAIN}") from error
-    if profile.schema != PROFILE_SCHEMA:
-        found = f"schema is {profile.schema}, expected {PROFILE_SCHEMA}"
-        raise OutputError(f"{path}: {found}; {_AGAIN}")
+    if profile.schema != (expected := PROFILE_SCHEMA):
+        raise OutputError(f"{path}: schema is {profile.schema}, expected {expected}; {_AGAIN}")
     if not profile.steps:
         raise OutputError(f"{path}: steps is empty, expected one step or more")
     return profile
@@ -184,10 +181,9 @@ _COMPILERS = (
 class Ceiling:
     """The most that one way to compile could save, by Amdahl's law.
 
-    A compiler does not touch the wait for data, copies, communication, or what the program does
-    beside its steps. Of what it compiles, it can spare the host its work in between, and it can
-    fuse what moves more than it computes. Both count as gone altogether: nothing compiled is faster
-    than that. Products of matrices stay as they are, since a library computes them either way.
+    Of what it compiles, a compiler can spare the host its work in between, and fuse what moves more
+    than it computes. Both count as gone altogether. Data, copies, communication, what the program
+    does beside its steps, and products of matrices, which a library computes, stay as they are.
     """
 
     compiler: str
@@ -248,7 +244,7 @@ _SENTENCES = {
     "next one going.",
     COMPILED: "The steps run what a compiler made: {share} of their time.",
 }
-_CALLS_BETWEEN = 100  # two questions for a value: enough to fill a device's queue meanwhile
+_CALLS_BETWEEN = 100  # between two reads of a value: enough to fill a device's queue meanwhile
 _BREAKS_THAT_MATTER = 4
 _MANY_CALLS = 100  # operators of an update that is many small ones and not just a small step
 _MOST_PLACES = 5
@@ -360,8 +356,6 @@ def analysis_of(profile: Profile) -> Analysis:
     return Analysis(profile, found, findings_of(profile, found), ceilings)
 
 
-_BAR = 24
-_SCATTERED = 0.25
 _NAMES = {
     DATA: "waiting for data",
     COMPUTING: "forward and backward",
@@ -378,12 +372,16 @@ _NAMES = {
 def text_of(found: Analysis, folder: Path | None = None) -> str:
     """The whole report for a terminal; `folder` is where the profile's files lie."""
     trace = f"trace: {folder}/{found.profile.trace} (open it at https://ui.perfetto.dev)"
+    others = [] if len(found.findings) == 1 else ["Also found"]
+    for each in found.findings[1:]:
+        others.append(f"  {each.kind} ({each.score:.0%})")
+        others += [f"  {line}" for line in _finding_lines(each)]
     blocks = [
         _head(found),
         [f"The bottleneck: {found.bottleneck.kind}", *_finding_lines(found.bottleneck)],
         _part_lines(found.breakdown),
         _ceiling_lines(found),
-        _other_lines(found.findings[1:]),
+        others,
         _padding_lines(found.profile),
         _graph_lines(found.profile),
         [] if folder is None else [trace],
@@ -404,11 +402,8 @@ def _head(found: Analysis) -> Iterator[str]:
         f"a step takes {_time(step.seconds)} ± {_time(step.margin)}, over {len(profile.steps)} "
         f"steps after {profile.warm_up} to warm up"
     )
-    if step.share(step.margin) > _SCATTERED:
-        yield (
-            "The steps scatter: other programs disturbed them, or they differ; --steps takes more "
-            "of them."
-        )
+    if step.share(step.margin) > 0.25:
+        yield "The steps scatter: other programs disturbed them, or they differ; try more --steps."
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
@@ -424,7 +419,7 @@ def _part_lines(step: Breakdown) -> Iterator[str]:
     yield "Where a step's time goes"
     for part, seconds in step.parts.items():
         share = step.share(seconds)
-        bar = "#" * round(share * _BAR)
+        bar = "#" * round(share * 24)
         yield f"  {_NAMES.get(part, part):<28}{share:>5.0%}  {_time(seconds):>10}  {bar}".rstrip()
         for kind, own in step.inside.get(part, {}).items():
             if step.share(own) >= 0.005:
@@ -444,14 +439,6 @@ def _ceiling_lines(found: Analysis) -> Iterator[str]:
     if found.breakdown.of_kind(COMPILED):
         yield "  This arm is compiled already: this is what is left."
     yield "  A ceiling is no forecast: real gains lie below it, and compiling takes minutes itself."
-
-
-def _other_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    if findings:
-        yield "Also found"
-    for each in findings:
-        yield f"  {each.kind} ({each.score:.0%})"
-        yield from (f"  {line}" for line in _finding_lines(each))
 
 
 def _padding_lines(profile: Profile) -> Iterator[str]:

@@ -65,7 +65,7 @@ def test_a_gain_under_other_conditions_is_widened_says_so_and_enables_nothing(
 ):
     found = torch_compile(tmp_path, experience(speedup=Range(1.9, 2.1), estimate=2.0, **changes))
     assert found.outcome is not None
-    assert found.outcome.effect.basis is Basis.ELSEWHERE
+    assert found.outcome.effect.basis is Basis.OTHER_CONDITIONS
     assert words in found.outcome.effect.sentence
     assert (found.outcome.effect.speedup.low, found.outcome.effect.speedup.high) == pytest.approx(
         (1.0, 2.1)

@@ -87,7 +87,7 @@ class View:
 
     script: Script
     analysis: Analysis
-    compilers: tuple[str, ...]  # the compilers that were asked about
+    compilers: tuple[str, ...]  # those that the check is for
 
     # Where a node is.
 
@@ -125,7 +125,7 @@ class View:
 
     @property
     def only_lazy(self) -> bool:
-        """Whether a compiler was asked for by name that traces by PyTorch/XLA; not `all`."""
+        """Whether all compilers of the check trace by PyTorch/XLA."""
         return all(each in LAZY for each in self.compilers)
 
     # What an expression is.

@@ -72,7 +72,7 @@ class Estimator:
         return "" if value is None else ast.unparse(value)
 
     def finding(self, message: str, given: str | ast.expr | None = None) -> Found:
-        """What is told of an argument or a hyperparameter; of the estimator where it is not."""
+        """A finding at an argument or a hyperparameter; at the estimator where it is not given."""
         node = self.given.get(given) if isinstance(given, str) else given
         where = node if node is not None and self.view.script.parent(node) else self.call
         return Found(where, message)

@@ -49,7 +49,7 @@ def varying_shapes(view: View) -> Iterator[Found]:
 
 
 def _covered(view: View) -> bool:
-    """Whether torch.compile was told that shapes vary, and no other compiler is asked about."""
+    """Whether torch.compile expects shapes to vary, and the check is for no other compiler."""
     marked = {"mark_dynamic", "maybe_mark_dynamic"} & view.analysis.words
     regions = view.analysis.regions.found
     fixed = marked or any(is_constant(each.options.get("dynamic"), True) for each in regions)

@@ -441,7 +441,7 @@ def full_precision(view: View) -> Iterator[Found]:
     if not steps or led or parsed or any(_PRECISION.search(word) for word in words):
         return
     places: list[ast.AST] = [steps[0].node]
-    if steps[0].sort == "call":  # a framework trains: where it is told how
+    if steps[0].sort == "call":  # a framework trains: where its precision is set
         trainers = view.script.calls_by_last.get("Trainer", ())
         lightning = [x for x in trainers if view.script.called(x).startswith("lightning.pytorch")]
         keras = view.script.uses("tensorflow", "keras")

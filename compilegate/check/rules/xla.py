@@ -170,7 +170,7 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
                 message = f"`{written(call)}` is for CUDA, and the script trains on XLA"
                 yield Found(call, message, Severity.WARNING if scales else None)
         return
-    # Only where such a compiler was asked for by name: other scripts are right to be on CUDA.
+    # Only in a check for such compilers alone: other scripts are right to be on CUDA.
     scripts = view.analysis.project.scripts
     has_xla = any(each.uses("torch_xla", "torch_neuronx") for each in scripts)
     led = {"tensorflow", "accelerator", "fabric", "lightning", "pytorch_lightning", "trainer"}
