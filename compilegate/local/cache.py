@@ -72,17 +72,9 @@ class CacheSlot:
 
 
 def cache_slot(
-    home: Path,
-    store: ObjectStore,
-    *,
-    pipeline: str,
-    step: str,
-    step_type: str,
-    request: Mapping[str, Any],
-    environment_identity: str,
+    folder: Path, store: ObjectStore, step_type: str, request: Mapping[str, Any], environment: str
 ) -> CacheSlot:
+    """The slot in a step's folder for its resolved request, in what stands for the image."""
     members = {key: request.get(key) for key in STEP_TYPES[step_type].cache_key}
-    digest = settings_digest(
-        {"type": step_type, "request": members, "environment": environment_identity}
-    )
-    return CacheSlot(home / "cache" / pipeline / step / f"{digest}.json", store)
+    digest = settings_digest({"type": step_type, "request": members, "environment": environment})
+    return CacheSlot(folder / f"{digest}.json", store)

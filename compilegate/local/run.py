@@ -204,16 +204,10 @@ class LocalRun:
         closure = environment.closure(*own_requirements(job.input_uris, self.store))
         # A rehearsal in a described machine stands in for nothing else, and what --env passes may
         # change everything.
-        made_in = [closure, os.environ.get(MACHINE_VARIABLE), dict(self.options.variables)]
-        slot = cache_slot(
-            self.home,
-            self.store,
-            pipeline=self.execution.pipeline_name,
-            step=step.name,
-            step_type=step.type,
-            request=request,
-            environment_identity=json.dumps(made_in, sort_keys=True),
-        )
+        circumstances = [closure, os.environ.get(MACHINE_VARIABLE), dict(self.options.variables)]
+        folder = self.home / "cache" / self.execution.pipeline_name / step.name
+        identity = json.dumps(circumstances, sort_keys=True)
+        slot = cache_slot(folder, self.store, step.type, request, identity)
         return Prepared(job, environment, slot)
 
     def _model_named(self, name: Any, results: Mapping[str, StepResult]) -> Mapping[str, Any]:

@@ -275,15 +275,7 @@ def test_what_ran_in_other_circumstances_is_a_miss(
 def slot(
     bench: Workbench, kind: str = "Processing", identity: str = "e", **request: Any
 ) -> CacheSlot:
-    return cache_slot(
-        bench.home,
-        bench.store,
-        pipeline="p",
-        step="s",
-        step_type=kind,
-        request=request,
-        environment_identity=identity,
-    )
+    return cache_slot(bench.home / "cache", bench.store, kind, request, identity)
 
 
 @pytest.mark.parametrize(
