@@ -30,7 +30,6 @@ from compilegate.gate.metrics import MetricValues
 from compilegate.gate.parity import judge_parity
 from compilegate.gate.quality import (
     ArmQuality,
-    Replicates,
     compare_arms,
     find_compiler_only,
     judge_quality,
@@ -169,8 +168,8 @@ def _compare(
     compiler_only: dict[str, str] = {}
     for seeds, arms in together.items():
         among = find_compiler_only(experiment, arms)
-        candidates = {arm: Replicates.of(examined.of_seeds(arm, seeds)) for arm in arms}
-        baseline = Replicates.of(examined.of_seeds(experiment.baseline, seeds))
+        candidates = {arm: examined.of_seeds(arm, seeds) for arm in arms}
+        baseline = examined.of_seeds(experiment.baseline, seeds)
         quality |= compare_arms(experiment.settings, baseline, candidates, among, values)
         compiler_only |= among
     return quality, compiler_only

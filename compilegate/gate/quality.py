@@ -90,23 +90,6 @@ SAMPLED_IDS = 2_000
 
 
 @dataclass(frozen=True)
-class Replicates:
-    """What the replicates of one arm measured, in the order of the seeds."""
-
-    examples: Sequence[Examples]
-    """Row by row the same examples in all replicates of all arms; empty where a job wrote none."""
-    reported: Sequence[Mapping[str, float]]
-    """The metrics that the jobs themselves reported."""
-
-    @classmethod
-    def of(cls, records: Sequence[EvidenceRecord]) -> Replicates:
-        """What these records measured."""
-        examples = [record.examples for record in records if record.examples is not None]
-        reported = [record.evidence.metrics for record in records]
-        return cls(examples if len(examples) == len(records) else [], reported)
-
-
-@dataclass(frozen=True)
 class Comparison:
     """One metric of two arms, before a confidence is chosen."""
 
@@ -155,44 +138,53 @@ class ArmQuality:
 
 def compare_arms(
     settings: GateSettings,
-    baseline: Replicates,
-    candidates: Mapping[str, Replicates],
+    baseline: Sequence[EvidenceRecord],
+    candidates: Mapping[str, Sequence[EvidenceRecord]],
     compiler_only: Mapping[str, str],
     values: MetricValues,
 ) -> dict[str, ArmQuality]:
     """Compare every candidate with the baseline, metric by metric and slice by slice.
 
+    The records of each arm are in the order of the seeds, and their rows are the same ones.
     `compiler_only` names, for a candidate that has one, the candidate that differs from the
     baseline by the same compiler alone; `values` receives each replicate's metrics.
     """
     declared, possible, statements = None, list[Grouping](), list[Reason | Note]()
     parts = list[_Part | Reason | Note]()
-    if baseline.examples and settings.from_examples:
-        declared, possible, statements = _groups_of(settings, baseline.examples[0])
-        parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
-    tables = _tables(settings, baseline, candidates, compiler_only, values, groups=declared)
+    before = _examples_of(baseline)
+    models = {name: _examples_of(records) for name, records in candidates.items()}
+    if before and settings.from_examples:
+        declared, possible, statements = _groups_of(settings, before[0])
+        parts = [it for each in settings.slices for it in _parts_of(each, before[0])]
+    tables = _tables(settings, before, models, compiler_only, values, groups=declared)
     found = {name: ArmQuality(statements=statements.copy()) for name in candidates}
     for name, quality in found.items():
-        arm = candidates[name]
+        after = models[name]
         for metric, guard in settings.metrics.items():
             table = tables.get((name, metric))
             if table is None:
-                quality.comparisons += _of_scalars(metric, guard, baseline, arm)
+                quality.comparisons += _of_scalars(metric, guard, baseline, candidates[name])
                 continue
             if table.contrast.by_seed:
                 quality.contrasts[metric] = table.contrast.mean()
             together = _correlated(possible, table.differences)
             if together is not None:
                 quality.statements.append(_about_groups(metric, together))
-                table = _table(metric, guard, baseline, arm, together)
-            constant = constant_value(guard.measure(metric), baseline.examples[0])
+                table = _table(metric, guard, before, after, together)
+            constant = constant_value(guard.measure(metric), before[0])
             quality.comparisons.append(replace(table.compared(), constant=constant))
         for part in parts:
             if not isinstance(part, _Part):
                 quality.statements.append(part)
-            elif arm.examples:
-                _compare_part(settings, part, baseline, arm, quality)
+            elif after:
+                _compare_part(settings, part, before, after, quality)
     return found
+
+
+def _examples_of(records: Sequence[EvidenceRecord]) -> list[Examples]:
+    """The examples of all records; empty where a job wrote none."""
+    found = [record.examples for record in records if record.examples is not None]
+    return found if len(found) == len(records) else []
 
 
 @dataclass(frozen=True)
@@ -289,8 +281,8 @@ def _compared(
 
 def _tables(
     settings: GateSettings,
-    baseline: Replicates,
-    candidates: Mapping[str, Replicates],
+    baseline: Sequence[Examples],
+    candidates: Mapping[str, Sequence[Examples]],
     compiler_only: Mapping[str, str],
     values: MetricValues,
     *,
@@ -299,10 +291,10 @@ def _tables(
     """Differences from the baseline by (candidate, metric). What is undefined of a replicate
     is left out; a finding about the replicate says so."""
     tables: dict[tuple[str, str], _Table] = {}
-    scored = {name: arm for name, arm in candidates.items() if arm.examples}
-    for index, examples in enumerate(baseline.examples if scored else ()):
+    scored = {name: arm for name, arm in candidates.items() if arm}
+    for index, examples in enumerate(baseline if scored else ()):
         rows, before = len(examples.labels), Scored(examples)
-        arms = {name: Scored(arm.examples[index]) for name, arm in scored.items()}
+        arms = {name: Scored(arm[index]) for name, arm in scored.items()}
         # One metric at a time: columns of all at once are most of the memory.
         for metric, guard in settings.from_examples.items():
             measure, columns = guard.measure(metric), dict[str, _Column]()
@@ -316,32 +308,38 @@ def _tables(
                 table.add(usual, own)
                 if compiler_only.get(name) in columns:
                     table.contrast.add(own.values - columns[compiler_only[name]].values)
-    whole = len(baseline.examples)
-    return {key: table for key, table in tables.items() if len(table.before) == whole}
+    return {key: table for key, table in tables.items() if len(table.before) == len(baseline)}
 
 
 def _table(
-    metric: str, guard: MetricGuard, baseline: Replicates, arm: Replicates, groups: Grouping | None
+    metric: str,
+    guard: MetricGuard,
+    before: Sequence[Examples],
+    after: Sequence[Examples],
+    groups: Grouping | None,
 ) -> _Table:
     """The table of one metric alone. Raises MetricUndefinedError."""
-    table = _Table(metric, guard, len(baseline.examples[0].labels), groups)
-    for pair in zip(baseline.examples, arm.examples, strict=True):
+    table = _Table(metric, guard, len(before[0].labels), groups)
+    for pair in zip(before, after, strict=True):
         table.add(*(_column(guard.measure(metric), Scored(each), groups) for each in pair))
     return table
 
 
 def _of_scalars(
-    metric: str, guard: MetricGuard, baseline: Replicates, arm: Replicates
+    metric: str,
+    guard: MetricGuard,
+    baseline: Sequence[EvidenceRecord],
+    arm: Sequence[EvidenceRecord],
 ) -> Iterator[Comparison]:
     """The comparison of a metric that all jobs only reported."""
-    found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
-    before, after = ([it for it in each if it is not None] for each in found)
-    if guard.reported and len(before) == len(after) == len(baseline.reported):
-        sign, usual, own = guard.sign, np.array(before), np.array(after)
-        least = sign * usual
-        if guard.relative:
-            least -= (guard.margin or 0.0) * math.copysign(1.0, usual.mean()) * usual
-        yield _compared(metric, guard, before, after, mean_of_scalars(least, sign * own))
+    if not guard.reported or any(metric not in it.evidence.metrics for it in (*baseline, *arm)):
+        return
+    before, after = ([it.evidence.metrics[metric] for it in each] for each in (baseline, arm))
+    usual, own = np.array(before), np.array(after)
+    least = guard.sign * usual
+    if guard.relative:
+        least -= (guard.margin or 0.0) * math.copysign(1.0, usual.mean()) * usual
+    yield _compared(metric, guard, before, after, mean_of_scalars(least, guard.sign * own))
 
 
 # Groups.
@@ -524,16 +522,13 @@ def _not_judged(guard: SliceGuard, what: str, why: str) -> Reason | Note:
 def _compare_part(
     settings: GateSettings,
     part: _Part,
-    baseline: Replicates,
-    arm: Replicates,
+    baseline: Sequence[Examples],
+    arm: Sequence[Examples],
     quality: ArmQuality,
 ) -> None:
     """Add a candidate's comparison on one slice, or why there is none."""
-    before, after = (
-        replace(each, examples=[take_rows(it, part.rows) for it in each.examples])
-        for each in (baseline, arm)
-    )
-    metric, slices, groups = part.guard.metric, before.examples[0].slices, None
+    before, after = ([take_rows(it, part.rows) for it in each] for each in (baseline, arm))
+    metric, slices, groups = part.guard.metric, before[0].slices, None
     if settings.groups in slices:
         groups = Grouping(_numbered(slices[settings.groups]), "declared", False)
         if groups.count < 2:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.aws_server.client import ACCOUNT, REGION, AwsServer
-from tests.posture.table import TABLE
+from tests.posture.scenes import TABLE
 
 BUCKET = f"compilegate-{ACCOUNT}-{REGION}"
 ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"

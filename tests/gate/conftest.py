@@ -162,10 +162,10 @@ class SyntheticExecution:
         losses = classified(self.examples(arm, seed).labels, scores).losses
         self.put(arm, seed, examples={"scores": scores, "losses": losses})
 
-    def train_on(self, arm: str, seed: int, *told: Any) -> None:
+    def train_on(self, arm: str, seed: int, *columns: Any) -> None:
         """Let the job say what it trained on: ids, inputs, categories."""
         rows = TrainedRows()
-        rows.add(*told)
+        rows.add(*columns)
         self.put(arm, seed, trained_on=rows.kept())
 
     def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
@@ -181,8 +181,8 @@ class SyntheticExecution:
         noise = np.random.default_rng([seed, pairs]).lognormal(0.0, 0.01, (2, pairs))
         blocks = PairedBlocks(ratio * own * noise[0], own * noise[1], np.arange(pairs) % 2 == 0)
         sizes = [self.experiment.arms[name].batch_size for name in ("baseline", arm)]
-        told = PairedSpeedRecord(2.0, "eager", *sizes, steps_per_block=5)
-        self.alter(arm, seed, paired_speed=told)
+        recorded = PairedSpeedRecord(2.0, "eager", *sizes, steps_per_block=5)
+        self.alter(arm, seed, paired_speed=recorded)
         self.put(arm, seed, paired=blocks)
 
     def write(self, folder: Path, *, archives: bool = False) -> Path:
@@ -242,12 +242,12 @@ def speed_of(steps: Steps, batch_size: int) -> SpeedRecord:
 
 def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
-    digests = record.evidence.digests
-    kept = {name: digests[name] for name in ("data", "model") if name in digests}
+    found = record.evidence.digests
+    digests = {name: found[name] for name in ("data", "model") if name in found}
     columns = column_digests(
         record.steps, record.examples, record.parity, record.paired, record.trained_on
     )
-    evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
+    evidence = dataclasses.replace(record.evidence, digests={**digests, **columns})
     return dataclasses.replace(record, evidence=evidence)
 
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from compilegate.gate.decision import Registered
 from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.judge import judge
@@ -22,7 +20,7 @@ from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import EvidenceError
 from tests.gate.conftest import build_execution
 from tests.gate.test_decision import DROPPING, before
-from tests.gate.test_mistakes import ARMS, DAMAGE, MISTAKES, damaged, said
+from tests.gate.test_mistakes import ARMS, DAMAGE, MISTAKES, damaged, statements_with
 from tests.gate.test_notes import ODDITIES, OF_OTHER_VERDICTS
 from tests.gate.test_printed import experiment, printed
 
@@ -36,12 +34,12 @@ def verdicts() -> Iterator[tuple[Code, Verdict]]:
     """The verdicts of all rows, each with the code that it is about."""
     for row in (*MISTAKES.values(), *ODDITIES.values()):
         if row.code is not None:
-            yield row.code, row.judge()
+            yield row.code, row.verdict
     for code, judged in OF_OTHER_VERDICTS.items():
         yield code, judged()
     for name, (code, _) in DAMAGE.items():
         for arm in reversed(ARMS):
-            yield code, damaged(name, arm).judge()
+            yield code, damaged(name, arm)
     passed = build_execution().judge()
     for code in PASSING:
         yield code, passed
@@ -57,11 +55,11 @@ def verdicts() -> Iterator[tuple[Code, Verdict]]:
 @cache
 def found() -> dict[Code, tuple[Reason | Note, ...]]:
     """By code, what the verdicts of all rows say, of each row the first."""
-    all_said: dict[Code, dict[str, Reason | Note]] = defaultdict(dict)
+    statements: dict[Code, dict[str, Reason | Note]] = defaultdict(dict)
     for code, verdict in verdicts():
-        for each in said(verdict, code)[:1]:
-            all_said[code].setdefault(each.sentence, each)
-    return {code: tuple(all_said[code].values()) for code in Code}
+        for each in statements_with(verdict, code)[:1]:
+            statements[code].setdefault(each.sentence, each)
+    return {code: tuple(statements[code].values()) for code in Code}
 
 
 def test_the_docs_have_a_row_for_every_code_and_say_whether_it_decides() -> None:
@@ -69,11 +67,11 @@ def test_the_docs_have_a_row_for_every_code_and_say_whether_it_decides() -> None
     text = DOCS.read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \| ([^|]*) \|", text, re.MULTILINE))
     assert sorted(rows) == sorted(Code)
-    for code, all_said in found().items():
-        assert all_said, f"no row of {code}"
-        against = [it for it in all_said if isinstance(it, Reason) and it.outcome != Outcome.PASS]
+    for code, statements in found().items():
+        assert statements, f"no row of {code}"
+        against = [it for it in statements if isinstance(it, Reason) and it.outcome != Outcome.PASS]
         if rows[code].strip().startswith("note"):
-            assert all(isinstance(it, Note) for it in all_said), code
+            assert all(isinstance(it, Note) for it in statements), code
         else:
             assert bool(against) is (code not in PASSING), code
 
@@ -90,16 +88,7 @@ def test_messages_are_those_that_were_read_as_a_whole() -> None:
 
 
 def test_every_sentence_is_short_and_printable() -> None:
-    for sentence in (each.sentence for all_said in found().values() for each in all_said):
+    for sentence in (each.sentence for statements in found().values() for each in statements):
         assert sentence.isprintable()
         assert len(sentence) < 420
         assert sentence[0].isalnum()
-
-
-def test_a_code_of_an_earlier_edition_can_still_be_read() -> None:
-    code = Code("evidence.truncated")
-    assert (code.value, code.subject) == ("evidence.truncated", "evidence")
-    assert code not in set(Code)
-    for text in ("Evidence", "a b.c", ""):
-        with pytest.raises(ValueError, match="is not a valid Code"):
-            Code(text)

@@ -26,9 +26,9 @@ def take(execution: Any, arm: str, *, train: float, total: float) -> None:
     """Let every job of an arm have taken these seconds, without a parity probe beside them."""
     for seed in execution.experiment.seeds:
         waited = train - float(execution.seconds(arm, seed).sum())
-        kept = CheckpointRecord(written=1, seconds=waited, ignored=None)
+        checkpoints = CheckpointRecord(written=1, seconds=waited, ignored=None)
         times = {"speed__train_seconds": train, "speed__total_seconds": total}
-        execution.alter(arm, seed, checkpoints=kept, **times)
+        execution.alter(arm, seed, checkpoints=checkpoints, **times)
         execution.without_parity(arm, seed)
 
 
@@ -140,7 +140,7 @@ def test_the_gate_is_repaid_by_the_last_retraining_and_not_by_the_one_before(gat
 # What would decide.
 
 
-def test_what_more_seeds_and_rows_would_cost_is_told_where_they_would_decide() -> None:
+def test_what_more_seeds_and_rows_would_cost_is_named_where_they_would_decide() -> None:
     verdict = build_execution(worse_by=0.006).judge()
     (candidate,) = verdict.candidates
     more = verdict.cost.candidates[0].more_seeds

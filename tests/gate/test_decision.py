@@ -51,7 +51,7 @@ def against_registered(verdict: Verdict) -> dict[str, set[Code]]:
 
 
 @pytest.mark.parametrize(
-    ("made", "accuracy", "expected"),
+    ("changes", "accuracy", "expected"),
     [
         ({}, None, "fast"),
         ({}, 0.95, "fast"),
@@ -62,9 +62,9 @@ def against_registered(verdict: Verdict) -> dict[str, set[Code]]:
         ({"accuracy": 0.4}, 0.99, "none"),
     ],
 )
-def test_the_winner_is_registered_where_it_is_within_the_drop(made, accuracy, expected) -> None:
+def test_the_winner_is_registered_where_it_is_within_the_drop(changes, accuracy, expected) -> None:
     model = None if accuracy is None else before(accuracy)
-    verdict = build_execution(metrics=DROPPING, **made).judge(registered=model)
+    verdict = build_execution(metrics=DROPPING, **changes).judge(registered=model)
     assert registers(verdict) == (expected, expected)
     assert verdict.baseline.sound
     assert notice_of(verdict).send is (expected != "fast")
@@ -112,7 +112,7 @@ def test_a_baseline_alone_is_held_to_its_floor_and_to_the_registered_model(
 
 
 def test_what_the_choice_of_rows_explains_is_no_drop() -> None:
-    """Of 100 rows two are answered otherwise: below the drop, and no more than chance."""
+    """Two of 100 rows are answered otherwise: below the drop, and no more than chance."""
     guard = {"accuracy": {**ACCURACY, "drop": 0}}
     execution = build_execution(candidates=(), examples=100, metrics=guard)
     record = execution.record("baseline", 1)
@@ -161,26 +161,26 @@ def test_a_registered_model_that_cannot_be_read_stops_a_drop_from_being_judged()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", [True, False])
-def test_the_job_compares_with_what_the_last_execution_kept(tmp_path: Path, kept) -> None:
+@pytest.mark.parametrize("model_exists", [True, False])
+def test_the_job_compares_with_what_the_last_execution_kept(tmp_path: Path, model_exists) -> None:
     execution = build_execution(candidates=(), metrics=DROPPING)
     execution.write(tmp_path)
     place = tmp_path / "registered"
     assert registered.main(["open", str(place / "note")]) == 0
-    if kept:
+    if model_exists:
         model = SyntheticExecution(execution.experiment, {("baseline", 1): before(0.99).evidence})
         (tmp_path / "last").mkdir()
         model.write(tmp_path / "last", archives=True)
         written = tmp_path / "last" / "evidence" / "baseline--1"
         assert registered.main(["keep", str(written), str(place / "evidence")]) == 0
-    given = {"experiment": "gate.json", "evidence": "evidence", "registered": "registered"}
+    places = {"experiment": "gate.json", "evidence": "evidence", "registered": "registered"}
     output = tmp_path / "output"
-    files = [f"--{name}={tmp_path / path}" for name, path in given.items()]
+    files = [f"--{name}={tmp_path / path}" for name, path in places.items()]
     assert gate.main([*files, f"--output={output}"]) == 0
     verdict = Verdict.from_json((output / "verdict.json").read_bytes())
-    assert registers(verdict)[1] == ("none" if kept else "baseline")
+    assert registers(verdict)[1] == ("none" if model_exists else "baseline")
     assert verdict.decision.sentence in (output / "report.md").read_text()
-    assert json.loads((output / "notice.json").read_text())["send"] is kept
+    assert json.loads((output / "notice.json").read_text())["send"] is model_exists
 
 
 def test_what_is_not_there_cannot_be_kept(tmp_path: Path) -> None:

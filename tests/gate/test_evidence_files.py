@@ -69,7 +69,7 @@ def add(archive: tarfile.TarFile, name: str, content: bytes = b"", **fields: Any
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "told"),
+    ("name", "kind", "expected"),
     [
         ("evidence/../../escaped", tarfile.REGTYPE, "not a plain file"),
         ("evidence/steps.npz", tarfile.SYMTYPE, "not a plain file"),
@@ -77,13 +77,13 @@ def add(archive: tarfile.TarFile, name: str, content: bytes = b"", **fields: Any
         ("../evidence/evidence.json", tarfile.REGTYPE, "holds no evidence/ folder"),
     ],
 )
-def test_an_archive_cannot_write_outside_its_folder(tmp_path, name, kind, told) -> None:
+def test_an_archive_cannot_write_outside_its_folder(tmp_path, name, kind, expected) -> None:
     replicate = tmp_path / "fast--1"
     replicate.mkdir()
     with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
         content = b"x" if kind == tarfile.REGTYPE else b""
         add(archive, name, content, type=kind, linkname="/etc/passwd")
-    with pytest.raises(EvidenceError, match=told):
+    with pytest.raises(EvidenceError, match=expected):
         read_replicate(replicate)
     assert [file.name for file in tmp_path.rglob("*")] == ["fast--1", "output.tar.gz"]
 
@@ -106,12 +106,12 @@ def test_what_is_not_evidence_and_times_that_no_system_has_are_left_alone(
 
 def test_evidence_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch) -> None:
     """What lies beside it may be as large as it likes."""
-    for limit, told in ((5_000, "more than 5000 bytes"), (9_000, "evidence.json is missing")):
+    for limit, expected in ((5_000, "more than 5000 bytes"), (9_000, "evidence.json is missing")):
         monkeypatch.setattr("compilegate.gate.evidence.MOST_UNPACKED_BYTES", limit)
         with tarfile.open(tmp_path / "output.tar.gz", "w:gz") as archive:
             for name in ("evidence/a", "evidence/b", "checkpoint"):
                 add(archive, name, b"\0" * 4_000)
-        with pytest.raises(EvidenceError, match=told):
+        with pytest.raises(EvidenceError, match=expected):
             read_replicate(tmp_path)
 
 
@@ -133,7 +133,7 @@ def test_evidence_may_be_gathered_one_level_deeper_and_never_twice(execution, tm
 
 
 def test_a_seed_that_was_trained_and_is_not_declared_is_a_note(execution, tmp_path) -> None:
-    """Of this experiment's arms, and of names as they are written."""
+    """Only of this experiment's arms, under names as the jobs write them."""
     execution.write(tmp_path, archives=True)
     evidence = tmp_path / "evidence"
     for name in ("fast--04", "other--4", "fast--4"):
@@ -146,7 +146,7 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_a_note(execution, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (lambda file: (file.unlink(), os.mkfifo(file)), "is not a plain file"),
         (lambda file: (file.unlink(), file.symlink_to("/dev/zero")), "is not a plain file"),
@@ -167,15 +167,15 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_a_note(execution, tmp_pa
         (lambda file: np.savez(file, loss=np.arange(6), seconds=np.ones(6)), "type int64"),
     ],
 )
-def test_what_stands_in_the_place_of_a_file_is_told(
-    execution, tmp_path, monkeypatch, damage, told
+def test_what_stands_in_the_place_of_a_file_is_named(
+    execution, tmp_path, monkeypatch, damage, expected
 ) -> None:
     """A pipe or a device would be read for ever, and a small file may unpack to a huge one."""
     monkeypatch.setattr("compilegate.gate.evidence.MOST_COLUMN_BYTES", 1_000_000)
     execution.write(tmp_path)
     replicate = tmp_path / "evidence" / "fast--1"
     damage(replicate / "evidence" / "steps.npz")
-    with pytest.raises(EvidenceError, match=rf"steps\.npz.*{told}"):
+    with pytest.raises(EvidenceError, match=rf"steps\.npz.*{expected}"):
         read_replicate(replicate)
 
 
@@ -206,13 +206,13 @@ def test_optional_columns_are_read_back_as_they_were_written(folder, execution) 
     assert np.isin(hashed([np.array([3, 4], np.int32)]), found.trained_on.inputs).all()
     rows = TrainedRows()
     rows.add(range(MOST_HASHES + 9))
-    kept = rows.kept()
-    assert kept is not None
-    assert len(kept.ids) == MOST_HASHES
+    trained_on = rows.kept()
+    assert trained_on is not None
+    assert len(trained_on.ids) == MOST_HASHES
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"predictions": None}, "targets and predictions"),
         ({"slice:größe": np.arange(2000)}, "column slice:größe has type int64"),
@@ -221,9 +221,9 @@ def test_optional_columns_are_read_back_as_they_were_written(folder, execution) 
         ({"ids": np.arange(2000)}, "column ids has type int64"),
     ],
 )
-def test_columns_that_cannot_be_used_are_told_by_name(folder, changes, told) -> None:
+def test_columns_that_cannot_be_used_are_named(folder, changes, expected) -> None:
     changed_columns(folder / "examples.npz", **changes)
-    with pytest.raises(EvidenceError, match=told):
+    with pytest.raises(EvidenceError, match=expected):
         read_evidence(folder)
 
 

@@ -45,7 +45,7 @@ def with_values(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ({"baseline": "eagr"}, "baseline is 'eagr', allowed: one of the arms eager, compiled"),
         ({"seeds": []}, "seeds is [], expected 1 or more entries"),
@@ -71,12 +71,12 @@ def with_values(values: dict[str, Any]) -> dict[str, Any]:
         ({"settings.parity": {"required": True, "steps": 0}}, "settings.parity: steps is 0 but"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_key(tmp_path, values, told) -> None:
+def test_what_is_wrong_is_named_with_its_key(tmp_path, values, expected) -> None:
     (sentence,) = wrong_with(tmp_path, with_values(values))
-    assert sentence.startswith(told)
+    assert sentence.startswith(expected)
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path) -> None:
+def test_all_that_is_wrong_is_named_at_once(tmp_path) -> None:
     sizes = {f"arms.{arm}.batch_size": "8" for arm in EXPERIMENT["arms"]}
     found = wrong_with(tmp_path, with_values(sizes))
     assert [it.partition(" ")[0] for it in found] == list(sizes)

@@ -38,12 +38,12 @@ def accuracy(margin: float, **more: Any) -> dict[str, Any]:
 
 
 def test_one_seed_and_a_rate_of_failures_can_never_pass() -> None:
-    asked = settings_of(accuracy=accuracy(0.01), max_failure_rate=0.1)
-    found = never_passing(asked, Design(1, 1, 1000))
+    declared = settings_of(accuracy=accuracy(0.01), max_failure_rate=0.1)
+    found = never_passing(declared, Design(1, 1, 1000))
     assert [it.partition(":")[0] for it in found] == ["seeds", "max_failure_rate"]
-    assert never_passing(asked, Design(29, 1, 1000)) == ()
+    assert never_passing(declared, Design(29, 1, 1000)) == ()
     # Several candidates are judged at a higher confidence.
-    assert never_passing(asked, Design(29, 3, 1000)) != ()
+    assert never_passing(declared, Design(29, 3, 1000)) != ()
 
 
 @pytest.mark.parametrize(("margin", "least"), [(0.05, 59), (0.02, 146), (0.01, 292)])
@@ -53,10 +53,12 @@ def test_the_least_rows_are_where_models_that_agree_on_all_begin_to_pass(margin,
     for rows, outcome in ((least - 2, Outcome.INCONCLUSIVE), (least + 1, Outcome.PASS)):
         same = [binary(np.arange(rows) % 10 > 0)] * 3
         assert judged("accuracy", accuracy(margin), same, same)[0].outcome is outcome
-    asked = settings_of(accuracy=accuracy(margin))
-    (never,) = never_passing(asked, Design(3, 1, least - 1))
+    declared = settings_of(accuracy=accuracy(margin))
+    (never,) = never_passing(declared, Design(3, 1, least - 1))
     assert never.startswith("metrics.accuracy: ")
-    assert never_passing(asked, Design(3, 1, least)) == never_passing(asked, Design(3, 1)) == ()
+    assert (
+        never_passing(declared, Design(3, 1, least)) == never_passing(declared, Design(3, 1)) == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_what_dominates_the_spread_is_what_has_to_grow(seed_sd, shift, which) ->
 
 @pytest.mark.slow
 def test_eight_of_ten_experiments_of_that_size_are_decided() -> None:
-    """Of a scalar over seeds: drawn here, not by the gate."""
+    """A scalar over seeds, drawn here and not by the gate."""
     found = to_decide(mean_of_scalars(np.zeros(3), np.array([0.00, 0.02, 0.04])), 0, 0.95)
     assert found.examples is None
     draw = np.random.default_rng(9)

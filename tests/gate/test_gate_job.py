@@ -1,12 +1,13 @@
-"""The gate's program, run as the Processing step runs it."""
+"""The program of the gate's Processing step: its files, its exit status, its posture."""
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
-import subprocess
-import sys
 import tarfile
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.verdict import Verdict
+from compilegate.pipelines.programs import gate
 from compilegate.posture.records import decoded
 from compilegate.posture.state import Observed
 
@@ -24,16 +26,25 @@ ROOT = Path(__file__).parents[2]
 OUTPUT = {"model_card", "notice", "observations", "report", "statistics", "verdict"}
 
 
-def run_gate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
+    """How the program ended, and what it printed."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run_gate(folder: Path, *arguments: str) -> Ended:
     places = {"experiment": "gate.json", "evidence": "evidence", "output": "output"}
-    given = [f"--{name}={folder / place}" for name, place in places.items()]
-    return subprocess.run(
-        [sys.executable, "-m", "compilegate.pipelines.programs.gate", *given, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    files = [f"--{name}={folder / place}" for name, place in places.items()]
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with redirect_stdout(stdout), redirect_stderr(stderr):
+        try:
+            status = gate.main([*files, *arguments])
+        except SystemExit as error:  # argparse
+            status = int(error.code or 0)
+    return Ended(status, stdout.getvalue(), stderr.getvalue())
 
 
 def output(folder: Path, name: str) -> Any:
@@ -47,7 +58,7 @@ def verdict_in(folder: Path) -> Verdict:
 def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path) -> None:
     execution.write(tmp_path)
     result = run_gate(tmp_path)
-    assert result.returncode == 0, result.stderr
+    assert result.status == 0, result.stderr
     assert {file.stem for file in (tmp_path / "output").iterdir()} == OUTPUT
     verdict = verdict_in(tmp_path)
     assert verdict == execution.judge()
@@ -69,7 +80,7 @@ def test_the_script_that_shows_wrong_arithmetic_lies_where_the_report_links_to(
     execution.alter("fast", 2, parity__repro="parity_repro", errors__compiled=np.full((2, 3), 0.5))
     execution.write(tmp_path)
     result = run_gate(tmp_path)
-    assert result.returncode == 0
+    assert result.status == 0
     assert "warning: fast, seed 2: there is no repro at parity_repro" in result.stderr
     assert verdict_in(tmp_path).decision.arm == "baseline"
     replicate = tmp_path / "evidence" / "fast--2"
@@ -82,7 +93,7 @@ def test_the_script_that_shows_wrong_arithmetic_lies_where_the_report_links_to(
         shutil.rmtree(replicate / "evidence")
     else:
         (repro / "secret").symlink_to(ROOT / "pyproject.toml")
-    assert run_gate(tmp_path).returncode == 0
+    assert run_gate(tmp_path).status == 0
     beside = tmp_path / "output" / "repros" / "fast--2"
     assert [file.name for file in beside.iterdir()] == ["repro.py"]
     assert "repros/fast--2/repro.py" in (tmp_path / "output" / "report.md").read_text()
@@ -90,12 +101,12 @@ def test_the_script_that_shows_wrong_arithmetic_lies_where_the_report_links_to(
 
 def test_the_page_names_its_execution_and_no_date_costs_the_verdict(execution, tmp_path) -> None:
     execution.write(tmp_path)
-    told = ["--execution=k3v9x0qhw2ta", "--started=2026-11-22T09:00:33.788+00:00"]
-    assert run_gate(tmp_path, *told).returncode == 0
+    arguments = ["--execution=k3v9x0qhw2ta", "--started=2026-11-22T09:00:33.788+00:00"]
+    assert run_gate(tmp_path, *arguments).status == 0
     page = (tmp_path / "output" / "report.html").read_text()
     for words in ("k3v9x0qhw2ta", "22 November 2026, 09:00 UTC", "sha256 3a6eb0790f39ac87"):
         assert words in page
-    assert run_gate(tmp_path, "--started=yesterday").returncode == 0
+    assert run_gate(tmp_path, "--started=yesterday").status == 0
     assert "Started" not in (tmp_path / "output" / "report.html").read_text()
 
 
@@ -103,7 +114,7 @@ OWN = {"direction": "higher", "margin": 0.1, "function": "no_such_module.metric"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "told"),
+    ("arguments", "settings", "expected"),
     [
         (["--expect", "fast:1"], {}, "'fast:1' is not ARM:SEED:JOBNAME"),
         (["--expect", "fast:1:a-job"], {}, "names no job for baseline:1"),
@@ -113,14 +124,14 @@ OWN = {"direction": "higher", "margin": 0.1, "function": "no_such_module.metric"
         ([], {"min_speedup": "fast"}, "gate.json: settings.min_speedup"),
     ],
 )
-def test_bad_usage_ends_in_one_sentence(execution, tmp_path, arguments, settings, told) -> None:
+def test_bad_usage_ends_in_one_sentence(execution, tmp_path, arguments, settings, expected) -> None:
     execution.write(tmp_path)
     declared = json.loads((tmp_path / "gate.json").read_text())
     declared["settings"].update(settings)
     (tmp_path / "gate.json").write_text(json.dumps(declared))
     result = run_gate(tmp_path, *arguments)
-    assert result.returncode == 2
-    assert told in result.stderr
+    assert result.status == 2
+    assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "output").exists()
 
@@ -130,7 +141,7 @@ def test_bad_usage_ends_in_one_sentence(execution, tmp_path, arguments, settings
 
 def observed_by(folder: Path, *arguments: str) -> tuple[str, Any]:
     result = run_gate(folder, "--posture", *arguments)
-    assert result.returncode == 0, result.stderr
+    assert result.status == 0, result.stderr
     document = output(folder, "posture.json")
     return document["arm"], decoded(Observed, json.loads(document["observed"]))
 

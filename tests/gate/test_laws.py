@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from compilegate.gate.evidence import MissingEvidenceError, UndeclaredEvidenceError, take_rows
-from compilegate.gate.findings import Outcome
+from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.judge import judge
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.verdict import Verdict
@@ -286,5 +286,8 @@ def test_a_verdict_with_codes_of_earlier_editions_can_still_be_read() -> None:
             del metric[key]
     del document["candidates"][0]["speed"]["binding"]
     verdict = Verdict.from_json(json.dumps(document))
-    assert verdict.candidates[0].reasons[0].code == "evidence.truncated"
+    code = verdict.candidates[0].reasons[0].code
+    assert (code, code.subject, code in set(Code)) == ("evidence.truncated", "evidence", False)
+    with pytest.raises(ValueError, match="is not a valid Code"):
+        Code("a b.c")
     assert Verdict.from_json(verdict.to_json()) == verdict

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -185,10 +186,12 @@ DAMAGE: dict[str, tuple[Code, Any]] = {
 """Mistakes of one replicate, in whichever arm."""
 
 
-def damaged(name: str, arm: str) -> SyntheticExecution:
+@cache
+def damaged(name: str, arm: str) -> Verdict:
+    """The verdict on an execution of which one job of the arm is damaged."""
     execution, (_, change) = build_execution(), DAMAGE[name]
     change(execution, arm, 2) if callable(change) else execution.alter(arm, 2, **change)
-    return execution
+    return execution.judge()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,22 +206,24 @@ class Row:
     """The arm in which it is found."""
     outcome: Outcome = Outcome.FAIL
     """The candidate's."""
-    made: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What the execution is built with."""
 
-    def judge(self) -> Verdict:
-        execution = build_execution(**self.made)
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Its verdict, which the tests of all codes share."""
+        execution = build_execution(**self.options)
         if self.change is not None:
             self.change(execution)
         return execution.judge()
 
 
-def fails(code: Code, change: Change | None = None, arm: str = "fast", **made: Any) -> Row:
-    return Row(code, change, arm, Outcome.FAIL, made)
+def fails(code: Code, change: Change | None = None, arm: str = "fast", **options: Any) -> Row:
+    return Row(code, change, arm, Outcome.FAIL, options)
 
 
-def leaves_open(code: Code, change: Change | None = None, **made: Any) -> Row:
-    return Row(code, change, "fast", Outcome.INCONCLUSIVE, made)
+def leaves_open(code: Code, change: Change | None = None, **options: Any) -> Row:
+    return Row(code, change, "fast", Outcome.INCONCLUSIVE, options)
 
 
 def every(arm: str, /, **changes: Any) -> Change:
@@ -284,8 +289,8 @@ def losses_alone(constant: bool = False) -> Change:
     def change(e: SyntheticExecution, arm: str, seed: int) -> None:
         own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.02, 2000)
         losses = np.random.default_rng(1).gamma(2.0, 1.0, 2000) * own
-        told = np.full(2000, own.mean()) if constant else losses
-        e.put(arm, seed, examples=unclassified(told))
+        rows = np.full(2000, own.mean()) if constant else losses
+        e.put(arm, seed, examples=unclassified(rows))
 
     return of_jobs(change)
 
@@ -369,9 +374,11 @@ def not_waited_for(e: SyntheticExecution) -> None:
         e.alter("fast", seed, speed__total_seconds=eager.total_seconds)
 
 
-def compiling(seconds: float, said: float) -> Change:
+def compiling(seconds: float, recorded: float) -> Change:
     return every(
-        "fast", steps__seconds=lambda it: at(0, it[0] + seconds)(it), compiler__compile_seconds=said
+        "fast",
+        steps__seconds=lambda it: at(0, it[0] + seconds)(it),
+        compiler__compile_seconds=recorded,
     )
 
 
@@ -586,7 +593,7 @@ MISTAKES: dict[str, Row] = {
 }
 
 
-def said(verdict: Verdict, code: Code) -> list[Reason | Note]:
+def statements_with(verdict: Verdict, code: Code) -> list[Reason | Note]:
     """What the verdict says with this code, of either arm."""
     found = [*verdict.baseline.reasons]
     found += [it for each in verdict.candidates for it in (*each.reasons, *each.notes)]
@@ -607,13 +614,13 @@ def check(verdict: Verdict, code: Code, arm: str, outcome: Outcome) -> None:
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_and_spoils_its_arm(name: str) -> None:
     it = MISTAKES[name]
-    check(it.judge(), it.code, it.arm, it.outcome)
+    check(it.verdict, it.code, it.arm, it.outcome)
 
 
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_to_one_replicate_is_named_and_spoils_its_arm(name: str, arm: str) -> None:
-    check(damaged(name, arm).judge(), DAMAGE[name][0], arm, Outcome.FAIL)
+    check(damaged(name, arm), DAMAGE[name][0], arm, Outcome.FAIL)
 
 
 def test_the_sound_execution_that_all_build_on_passes(execution) -> None:
@@ -638,7 +645,7 @@ def test_a_compiler_that_is_right_to_the_last_bits_made_no_other_model(execution
     copied("fast", {seed: seed for seed in SEEDS}, "baseline", same_losses=True)(execution)
     for seed in SEEDS:
         execution.alter("fast", seed, steps__loss=lambda loss: loss * (1 + 2.5e-7))
-    assert not said(execution.judge(), Code.MODEL_OUTPUTS_OF_ANOTHER)
+    assert not statements_with(execution.judge(), Code.MODEL_OUTPUTS_OF_ANOTHER)
 
 
 def test_a_candidate_that_is_refused_is_measured_all_the_same(execution) -> None:
@@ -676,12 +683,12 @@ def test_what_an_ending_says_of_the_arm(execution, ending: Ending) -> None:
 @pytest.mark.parametrize("text", ["boom\n\x1b[31m", "boom\ud800"])
 def test_reasons_from_damaged_text_stay_one_printable_sentence(execution, text) -> None:
     execution.fail("fast", 1, text + "x" * 5000)
-    (found,) = said(execution.judge(), Code.ARM_FAILED)
+    (found,) = statements_with(execution.judge(), Code.ARM_FAILED)
     assert found.sentence.isprintable()
     assert len(found.sentence) < 1_600
 
 
-def test_very_many_differences_are_told_in_a_few_reasons(execution) -> None:
+def test_very_many_differences_are_named_in_a_few_reasons(execution) -> None:
     execution.alter_all("fast", **{f"environment__key {number}": 1 for number in range(400)})
     (candidate,) = execution.judge().candidates
     assert len(candidate.reasons) < 40

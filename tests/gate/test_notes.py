@@ -36,8 +36,8 @@ from tests.gate.test_mistakes import (
 )
 
 
-def noted(code: Code | None, change: Change | None = None, **made: Any) -> Row:
-    return Row(code, change, outcome=Outcome.PASS, made=made)
+def notes(code: Code | None, change: Change | None = None, **options: Any) -> Row:
+    return Row(code, change, outcome=Outcome.PASS, options=options)
 
 
 def undeclared(e: SyntheticExecution) -> None:
@@ -52,7 +52,7 @@ def two_of_five(e: SyntheticExecution) -> None:
 
 
 def split_by_rows(e: SyntheticExecution, arm: str, seed: int) -> None:
-    """Of 200 patients 150 were trained on."""
+    """150 of 200 patients were trained on."""
     patients = np.array([f"patient-{row // 10}" for row in range(2000)])
     e.alter(arm, seed, examples__slices={"patient": patients})
     e.train_on(arm, seed, None, None, {"patient": patients[:1500]})
@@ -103,8 +103,8 @@ def one_class(e: SyntheticExecution, arm: str, seed: int) -> None:
 def single_precision(e: SyntheticExecution, arm: str, seed: int) -> None:
     targets = np.random.default_rng(1).normal(10.0, 3.0, 2000)
     own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
-    told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
-    numbers = {"targets": told, "predictions": told + own}
+    used = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
+    numbers = {"targets": used, "predictions": used + own}
     e.put(arm, seed, examples=unclassified(np.abs(own), **numbers))
 
 
@@ -175,84 +175,84 @@ WATCHED_LOSS = {"log_loss": {"direction": "lower", "watched": True}}
 PATIENTS = [f"p{index // 10}" for index in range(2000)]
 ODDITIES: dict[str, Row] = {
     # Models and data.
-    "an undeclared seed": noted(Code.EVIDENCE_UNDECLARED, undeclared),
-    "one of five seeds unused": noted(Code.MODEL_SEED_UNUSED, two_of_five, seeds=(1, 2, 3, 4, 5)),
-    "seeds that end close": noted(Code.MODEL_SEEDS_CLOSE, close_to_each_other),
-    "inputs that repeat": noted(Code.DATA_INPUTS_TRAINED_ON, trained_on(inputs=TEXTS[:900])),
-    "rows of a small table": noted(Code.DATA_INPUTS_TRAINED_ON, small_table),
-    "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, of_jobs(digests_as_ids)),
-    "row numbers": noted(None, of_jobs(row_numbers)),
-    "patients in both parts": noted(
+    "an undeclared seed": notes(Code.EVIDENCE_UNDECLARED, undeclared),
+    "one of five seeds unused": notes(Code.MODEL_SEED_UNUSED, two_of_five, seeds=(1, 2, 3, 4, 5)),
+    "seeds that end close": notes(Code.MODEL_SEEDS_CLOSE, close_to_each_other),
+    "inputs that repeat": notes(Code.DATA_INPUTS_TRAINED_ON, trained_on(inputs=TEXTS[:900])),
+    "rows of a small table": notes(Code.DATA_INPUTS_TRAINED_ON, small_table),
+    "ids that are digests": notes(Code.DATA_INPUTS_TRAINED_ON, of_jobs(digests_as_ids)),
+    "row numbers": notes(None, of_jobs(row_numbers)),
+    "patients in both parts": notes(
         Code.DATA_GROUPS_TRAINED_ON, of_jobs(split_by_rows), groups="patient", min_speedup=1.0
     ),
-    "part of an epoch": noted(Code.DATA_OTHER_TRAINED_ON, of_jobs(part_of_an_epoch)),
-    "hashed after a cast": noted(Code.EXAMPLES_INPUTS_DIFFER, of_jobs(after_a_cast)),
-    "inputs of one arm alone": noted(None, every("fast", examples__inputs=np.arange(2000))),
-    "label smoothing": noted(
+    "part of an epoch": notes(Code.DATA_OTHER_TRAINED_ON, of_jobs(part_of_an_epoch)),
+    "hashed after a cast": notes(Code.EXAMPLES_INPUTS_DIFFER, of_jobs(after_a_cast)),
+    "inputs of one arm alone": notes(None, every("fast", examples__inputs=np.arange(2000))),
+    "label smoothing": notes(
         Code.EXAMPLES_LOSSES_DISAGREE, every(BOTH, examples__losses=lambda it: it + 0.1)
     ),
-    "one class": noted(Code.EXAMPLES_ONE_CLASS, of_jobs(one_class), metrics=ACCURACY),
-    "targets in single precision": noted(
+    "one class": notes(Code.EXAMPLES_ONE_CLASS, of_jobs(one_class), metrics=ACCURACY),
+    "targets in single precision": notes(
         None, of_jobs(single_precision), metrics={"mae": {"direction": "lower", "margin": 0.05}}
     ),
     # Steps and metrics.
-    "a loss that does not fall": noted(Code.STEPS_LOSS_FLAT, of_jobs(flat, "fast")),
-    "a declared constant loss": noted(
+    "a loss that does not fall": notes(Code.STEPS_LOSS_FLAT, of_jobs(flat, "fast")),
+    "a declared constant loss": notes(
         None, every(BOTH, steps__loss=np.full(60, 0.7)), loss_must_fall=False
     ),
-    "another end": noted(
+    "another end": notes(
         Code.STEPS_OTHER_END, every("fast", steps__loss=np.linspace(1.4, 1.1, 60))
     ),
-    "a last layer of zeros": noted(None, every(BOTH, steps__loss=at(0, np.log(4.0)))),
-    "a metric computed otherwise": noted(Code.METRIC_DISAGREES, every(BOTH, metrics__accuracy=0.5)),
-    "much better": noted(Code.METRIC_TOO_GOOD, knowing_the_answers(0.6)),
-    "a little better": noted(None, knowing_the_answers(0.01)),
-    "watched and undefined": noted(
+    "a last layer of zeros": notes(None, every(BOTH, steps__loss=at(0, np.log(4.0)))),
+    "a metric computed otherwise": notes(Code.METRIC_DISAGREES, every(BOTH, metrics__accuracy=0.5)),
+    "much better": notes(Code.METRIC_TOO_GOOD, knowing_the_answers(0.6)),
+    "a little better": notes(None, knowing_the_answers(0.01)),
+    "watched and undefined": notes(
         Code.METRIC_UNDEFINED, metrics={**ACCURACY, "mse": WATCHED_LOSS["log_loss"]}
     ),
-    "recompilations": noted(Code.COMPILER_RECOMPILED, one("fast", 2, compiler__recompilations=7)),
-    "options": noted(None, every("fast", compiler__options={"new": True, "batch_size": 7})),
-    "both in bf16": noted(Code.RECIPE_PRECISION, in_bf16),
+    "recompilations": notes(Code.COMPILER_RECOMPILED, one("fast", 2, compiler__recompilations=7)),
+    "options": notes(None, every("fast", compiler__options={"new": True, "batch_size": 7})),
+    "both in bf16": notes(Code.RECIPE_PRECISION, in_bf16),
     # What differs beside the compiler.
-    "another processor": noted(Code.CONFOUND_HARDWARE, of_jobs(other_machines)),
-    "unknown hardware": noted(
+    "another processor": notes(Code.CONFOUND_HARDWARE, of_jobs(other_machines)),
+    "unknown hardware": notes(
         Code.CONFOUND_HARDWARE_UNKNOWN, every(BOTH, environment={"torch": "2.13.0", "threads": 1})
     ),
-    "micro-batches": noted(None, micro_batches),
+    "micro-batches": notes(None, micro_batches),
     # Parity, quality, memory, speed.
-    "parity not measured": noted(Code.PARITY_CANNOT_TELL, without_parity),
-    "other random numbers": noted(Code.PARITY_CANNOT_TELL, of_jobs(other_random_numbers, "fast")),
-    "errors that are too large": noted(
+    "parity not measured": notes(Code.PARITY_CANNOT_TELL, without_parity),
+    "other random numbers": notes(Code.PARITY_CANNOT_TELL, of_jobs(other_random_numbers, "fast")),
+    "errors that are too large": notes(
         Code.PARITY_CANNOT_TELL,
         every("fast", errors__eager=lambda it: 1e6 * it, errors__compiled=lambda it: 1e6 * it),
     ),
-    "a long tail": noted(
+    "a long tail": notes(
         Code.QUALITY_LONG_TAIL,
         of_jobs(few_rows_carry),
         metrics={"loss": {"direction": "lower", "margin": 0.05}},
     ),
-    "a watched metric": noted(Code.QUALITY_WATCHED, metrics={**ACCURACY, **WATCHED_LOSS}),
-    "three seeds": noted(Code.SEEDS_FEW),
-    "five seeds": noted(None, seeds=(1, 2, 3, 4, 5)),
-    "independent rows": noted(Code.GROUPS_COUNTED),
-    "declared groups": noted(
+    "a watched metric": notes(Code.QUALITY_WATCHED, metrics={**ACCURACY, **WATCHED_LOSS}),
+    "three seeds": notes(Code.SEEDS_FEW),
+    "five seeds": notes(None, seeds=(1, 2, 3, 4, 5)),
+    "independent rows": notes(Code.GROUPS_COUNTED),
+    "declared groups": notes(
         Code.GROUPS_COUNTED, categories(PATIENTS, "patient"), groups="patient"
     ),
-    "a watched slice": noted(
+    "a watched slice": notes(
         Code.SLICE_NOT_JUDGED, slices=[{**SLICE, "margin": None, "watched": True}]
     ),
-    "blocks not alternated": noted(Code.SPEED_NOT_PAIRED, of_jobs(not_alternated, "fast")),
-    "pairs in a single job": noted(Code.SPEED_NOT_PAIRED, lambda e: e.pair("fast", 1, 1.5)),
-    "pairs in another unit": noted(Code.SPEED_NOT_PAIRED, of_jobs(in_another_unit, "fast")),
-    "pairs": noted(None, pairs(1.5)),
-    "a loader that is waited for": noted(
+    "blocks not alternated": notes(Code.SPEED_NOT_PAIRED, of_jobs(not_alternated, "fast")),
+    "pairs in a single job": notes(Code.SPEED_NOT_PAIRED, lambda e: e.pair("fast", 1, 1.5)),
+    "pairs in another unit": notes(Code.SPEED_NOT_PAIRED, of_jobs(in_another_unit, "fast")),
+    "pairs": notes(None, pairs(1.5)),
+    "a loader that is waited for": notes(
         Code.SPEED_HINDERED,
         every("fast", hindrances=(Slowdown("loader", 100.0, 0.62, rule="loader-workers"),)),
     ),
-    "the same of the baseline": noted(
+    "the same of the baseline": notes(
         None, every("baseline", hindrances=(Slowdown("loader", 100.0, 0.62),))
     ),
-    "exactly as fast as is required": noted(None, exactly),
+    "exactly as fast as is required": notes(None, exactly),
 }
 
 
@@ -285,7 +285,7 @@ OF_OTHER_VERDICTS: dict[Code, Callable[[], Verdict]] = {
 
 @pytest.mark.parametrize("name", ODDITIES)
 def test_what_is_odd_is_noted_and_refuses_nothing(name: str) -> None:
-    it, verdict = ODDITIES[name], ODDITIES[name].judge()
+    it, verdict = ODDITIES[name], ODDITIES[name].verdict
     (candidate,) = verdict.candidates
     against = [each.sentence for each in candidate.reasons if each.outcome is not Outcome.PASS]
     assert (candidate.outcome, against) == (Outcome.PASS, [])

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import scipy.stats
 
@@ -69,16 +68,14 @@ def test_a_faster_candidate_whose_seeds_are_as_good_wins_and_the_missing_proof_i
     assert Code.PRINTED_ONLY in {note.code for note in candidate.notes}
 
 
-@pytest.mark.parametrize(
-    ("speed", "times", "outcome", "code"),
-    [
-        ("other", 1.5, Outcome.INCONCLUSIVE, Code.SPEED_UNMEASURED),
-        (SPEED, 1.5, Outcome.PASS, Code.SPEED_FASTER),
-    ],
-)
-def test_the_speed_that_was_printed_decides(speed, times, outcome, code) -> None:
-    verdict = judge(experiment(), printed(speed, times))
-    assert (verdict.candidates[0].outcome, code in codes(verdict)) == (outcome, True)
+def test_a_speed_that_was_not_printed_or_is_none_decides_nothing() -> None:
+    verdict = judge(experiment(), printed("other"))
+    assert (verdict.candidates[0].outcome, Code.SPEED_UNMEASURED in codes(verdict)) == (
+        Outcome.INCONCLUSIVE,
+        True,
+    )
+    records = {**printed(), ("fast", 2): record("fast", 2, bleu=27.0, samples_per_second=1e-300)}
+    assert Code.EVIDENCE_UNREADABLE in codes(judge(experiment(), records))
 
 
 def test_what_is_required_and_was_not_recorded_fails() -> None:
@@ -90,26 +87,6 @@ def test_what_is_required_and_was_not_recorded_fails() -> None:
     assert verdict.baseline.reasons[0].code is Code.EVIDENCE_LACKING
 
 
-@pytest.mark.parametrize(
-    ("changed", "code"),
-    [
-        ({"job": "baseline-1"}, Code.EVIDENCE_DUPLICATED),
-        ({"metrics": {"other": 1.0}}, Code.EVIDENCE_LACKING),
-        ({"metrics": {"bleu": np.nan}}, Code.EVIDENCE_UNREADABLE),
-        ({"metrics": {"bleu": 27.0, SPEED: 1e-300}}, Code.EVIDENCE_UNREADABLE),
-    ],
-)
-def test_what_cannot_be_trusted_fails(changed, code) -> None:
-    for arm, decided in (("baseline", "none"), ("fast", "baseline")):
-        found = printed()
-        evidence = dataclasses.replace(found[arm, 2].evidence, **changed)
-        found[arm, 2] = EvidenceRecord(evidence, None, None)
-        verdict = judge(experiment(), found)
-        assert verdict.decision.arm == decided
-        judged = verdict.baseline if arm == "baseline" else verdict.candidates[0]
-        assert code in {each.code for each in judged.reasons}
-
-
 def test_the_job_writes_the_whole_report_with_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "gate.json").write_text(experiment().model_dump_json())
     for (arm, seed), each in printed().items():
@@ -117,8 +94,8 @@ def test_the_job_writes_the_whole_report_with_what_there_is(tmp_path: Path) -> N
         course = {"bleu": (*(seed / 10 for _ in range(5)), *(float(n) for n in range(20)))}
         evidence = dataclasses.replace(each.evidence, notes=notes, printed=course)
         write_evidence(tmp_path / "evidence" / f"{arm}--{seed}", evidence)
-    told = ("experiment=gate.json", "evidence=evidence", "output=out")
-    assert main([f"--{each.replace('=', f'={tmp_path}/')}" for each in told]) == 0
+    files = ("experiment=gate.json", "evidence=evidence", "output=out")
+    assert main([f"--{each.replace('=', f'={tmp_path}/')}" for each in files]) == 0
     for name in ("report.md", "report.html"):
         report = (tmp_path / "out" / name).read_text()
         assert "1.50×" in report  # noqa: RUF001
@@ -127,5 +104,5 @@ def test_the_job_writes_the_whole_report_with_what_there_is(tmp_path: Path) -> N
         # What differs in its numbers alone is said once.
         assert "fast, seed 1, 2, 3, 4" in report
         assert report.count("the speed crept to 1.5 rows/s") == report.count("speed crept") == 1
-        # What nobody measured is not told as nothing, or as all right.
+        # What nobody measured is neither zero nor all right.
         assert not re.search(r"Break-even, counting|0 ms|the only difference", report)

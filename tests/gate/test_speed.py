@@ -65,10 +65,10 @@ BASELINE = arm_speed(100.0, 102.0, 98.0)
 
 
 def judged(
-    candidate: ArmSpeed, baseline: ArmSpeed = BASELINE, busy: str | None = None, **asked: float
+    candidate: ArmSpeed, baseline: ArmSpeed = BASELINE, busy: str | None = None, **rules: float
 ) -> tuple[SpeedJudgement, Reason]:
     metrics = {"accuracy": {"direction": "higher", "margin": 0.01}}
-    settings = GateSettings.model_validate({"metrics": metrics, "min_speedup": 1.2, **asked})
+    settings = GateSettings.model_validate({"metrics": metrics, "min_speedup": 1.2, **rules})
     judgement, (reason, *_) = judge_speed(
         baseline, candidate, settings, 0.95, Pairs(), busy_machine=busy
     )
@@ -225,7 +225,7 @@ NAMED = (
 
 
 @pytest.mark.parametrize(
-    ("checkups", "told"),
+    ("checkups", "expected"),
     [
         ([BUSY, BUSY, QUIET, BUSY], NAMED),
         ([QUIET, BUSY, QUIET, QUIET], None),  # one disturbed job of four
@@ -235,12 +235,12 @@ NAMED = (
         ([], None),
     ],
 )
-def test_waiting_processes_and_stolen_time_are_named(execution, checkups, told) -> None:
+def test_waiting_processes_and_stolen_time_are_named(execution, checkups, expected) -> None:
     records = []
     for checkup in checkups:
         execution.alter("baseline", 1, checkup=checkup)
         records.append(execution.record("baseline", 1))
-    assert busy_machine(records) == told
+    assert busy_machine(records) == expected
 
 
 def test_what_a_busy_machine_left_undecided_asks_for_no_more_seeds() -> None:
@@ -305,7 +305,7 @@ def test_the_rest_of_a_step_is_added_to_both_and_batches_count_by_samples(
 
 
 def test_what_is_not_known_of_the_rest_widens_the_bounds() -> None:
-    """Of a smaller batch: for each step as long, or for each sample. And one that varied."""
+    """The rest of a smaller batch, by step or by sample; and a rest that varied."""
     found = speedup([job_of(noisy(1.0, it), rest=1.0, batch_ratio=2.0) for it in SEEDS])
     assert found.lower < (1.0 + 0.5) / 2.0 * 2.0
     assert found.upper > (1.0 + 1.0) / 2.0 * 2.0
@@ -397,9 +397,9 @@ def test_pairs_that_the_jobs_contradict_pass_nothing_but_may_refuse() -> None:
     [
         {"pairs": 5},
         {"declared": {"instance_type": "ml.g5.2xlarge"}},
-        {"told": {"baseline_compiler": "xla"}},
-        {"told": {"baseline_batch_size": 16}},
-        {"told": {"candidate_batch_size": 64}},
+        {"recorded": {"baseline_compiler": "xla"}},
+        {"recorded": {"baseline_batch_size": 16}},
+        {"recorded": {"candidate_batch_size": 64}},
         {"blocks": {"candidate_seconds": np.full(20, 1e-300)}},
         {"blocks": {"baseline_first": np.ones(20, dtype=bool)}},
         {"blocks": {name: np.full(20, 40.0) for name in ("baseline_seconds", "candidate_seconds")}},
@@ -411,8 +411,8 @@ def test_pairs_of_something_else_do_not_count(execution, change) -> None:
     for seed in SEEDS:
         execution.pair("fast", seed, 3.0, pairs=change.get("pairs", 20))
         record = execution.record("fast", seed)
-        told = dataclasses.replace(record.evidence.paired_speed, **change.get("told", {}))
-        execution.alter("fast", seed, paired_speed=told)
+        recorded = dataclasses.replace(record.evidence.paired_speed, **change.get("recorded", {}))
+        execution.alter("fast", seed, paired_speed=recorded)
         execution.put("fast", seed, paired=change.get("blocks", {}))
     candidate = execution.judge().candidates[0]
     assert candidate.speed.source is SpeedSource.JOBS

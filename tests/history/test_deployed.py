@@ -17,8 +17,7 @@ from tests.account.deployed import Deployed, deploy
 from tests.account.scripted import frame
 from tests.aws_server.client import AwsServer
 from tests.gate.conftest import build_execution
-from tests.posture.scenes import HERE, day, seen, settled, started
-from tests.posture.table import table_in
+from tests.posture.scenes import HERE, day, seen, settled, started, table_in
 
 pytestmark = pytest.mark.slow
 

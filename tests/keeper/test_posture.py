@@ -12,8 +12,7 @@ from compilegate.posture.records import DynamoRecords, current, decide
 from compilegate.posture.state import Posture, State
 from tests.keeper.account import Account
 from tests.keeper.test_executions import FAILED
-from tests.posture.scenes import day, put, seen, settled, started
-from tests.posture.table import TABLE, table_in
+from tests.posture.scenes import TABLE, day, put, seen, settled, started, table_in
 
 pytestmark = pytest.mark.slow
 

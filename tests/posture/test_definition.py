@@ -100,7 +100,7 @@ def test_what_trains_is_in_the_fingerprint() -> None:
         assert [name for name in before if before[name] != after[name]] == [what]
 
 
-def test_what_an_execution_depends_on_is_asked_for_at_its_start_and_noted_at_its_end() -> None:
+def test_what_an_execution_depends_on_is_sent_at_its_start_and_noted_at_its_end() -> None:
     def start(**changes: Any) -> dict[str, Any]:
         found = named(compiled(topics(**changes)))
         notes = {
@@ -108,15 +108,15 @@ def test_what_an_execution_depends_on_is_asked_for_at_its_start_and_noted_at_its
             for name, step in found.items()
             if name.startswith("Note")
         }
-        asked: dict[str, Any] = found["Posture"]["Arguments"]
-        assert notes == {json.dumps(asked["inputs"])} if "inputs" in asked else not notes
-        return asked
+        sent: dict[str, Any] = found["Posture"]["Arguments"]
+        assert notes == {json.dumps(sent["inputs"])} if "inputs" in sent else not notes
+        return sent
 
-    asked = start()
-    assert asked["cache_seconds"] == str(30 * 86400)
-    assert "Parameters.Data" in json.dumps(asked["inputs"])
-    assert start(registry=topics().registry.model_copy(update={"group": "x"})) != asked
-    assert start(registry=topics().registry.model_copy(update={"approval": "Approved"})) == asked
+    sent = start()
+    assert sent["cache_seconds"] == str(30 * 86400)
+    assert "Parameters.Data" in json.dumps(sent["inputs"])
+    assert start(registry=topics().registry.model_copy(update={"group": "x"})) != sent
+    assert start(registry=topics().registry.model_copy(update={"approval": "Approved"})) == sent
     for without in ({"cache": Cache(enabled=False)}, {"schedule": ALWAYS}):
         assert "inputs" not in start(**without), "each execution trains anew"
 

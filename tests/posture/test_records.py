@@ -1,4 +1,4 @@
-"""What is kept of a posture, in a folder and in a table, and when it is believed."""
+"""What is stored of a posture, in a folder and in a table, and when it is believed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,19 @@ from compilegate.posture.records import (
 )
 from compilegate.posture.state import ALL_TRAIN, Event, Posture, Settled
 from tests.aws_server.client import AwsServer
-from tests.posture.scenes import HERE, after, benchmark, day, put, seen, settled, started, turned_on
-from tests.posture.table import TABLE, table_in
+from tests.posture.scenes import (
+    HERE,
+    TABLE,
+    after,
+    benchmark,
+    day,
+    put,
+    seen,
+    settled,
+    started,
+    table_in,
+    turned_on,
+)
 
 ORDER = [Posture.BENCHMARK, Posture.SHADOW, Posture.ON]
 EVENTS = (benchmark(), started("e0", 0), settled("e0", 0.1, seen("pass")), started("e1", 7))
@@ -94,7 +105,7 @@ def test_whatever_is_in_place_of_a_record_means_shadow_and_is_kept(
     record = decide(FileRecords(tmp_path), "news", started("e", 1))
     assert (record.state.posture, record.state.open["e"].arms) == (Posture.SHADOW, "all")
     assert (tmp_path / "news.json.damaged-1").read_text() == text
-    assert kept(FileRecords(tmp_path)) == record
+    assert stored(FileRecords(tmp_path)) == record
 
 
 def test_a_name_cannot_leave_the_folder(tmp_path: Path) -> None:
@@ -118,23 +129,23 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> Records:
     return table_in(request.getfixturevalue("aws"))
 
 
-def kept(records: Records) -> Record:
+def stored(records: Records) -> Record:
     return current(records, "news", when=day(0), who="test")
 
 
-@pytest.mark.parametrize("begun", [(), EVENTS])
+@pytest.mark.parametrize("events", [(), EVENTS])
 def test_what_was_decided_is_read_again_and_a_stale_copy_does_not_replace_it(
-    records: Records, begun: tuple[Event, ...]
+    records: Records, events: tuple[Event, ...]
 ) -> None:
-    for event in begun:
+    for event in events:
         decide(records, "news", event)
     decide(records, "sport", put(Posture.OFF))
-    before = kept(records)
-    assert before == after(*begun)
+    before = stored(records)
+    assert before == after(*events)
     decided = decide(records, "news", put(Posture.OFF, 1))
     with pytest.raises(ConflictError):
         records.write(before.after(benchmark(1)))
-    assert kept(records) == decided
+    assert stored(records) == decided
 
 
 @pytest.mark.slow
@@ -145,7 +156,7 @@ def test_executions_that_overlap_lose_no_decision(records: Records) -> None:
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(execute, [f"e{number}" for number in range(6)]))
-    assert (len(kept(records).decisions), kept(records).state.open) == (12, {})
+    assert (len(stored(records).decisions), stored(records).state.open) == (12, {})
 
 
 # Only in a table
@@ -177,7 +188,7 @@ def test_a_damaged_record_stays_and_a_new_one_begins(
     if attribute != "part":
         client.put_item(TableName=TABLE, Item=item)
     decide(records, "news", started("e1", 1))
-    assert kept(records).state.posture is Posture.SHADOW
-    decisions = [f"0002/{number:06}" for number, _ in enumerate(kept(records).decisions, 1)]
+    assert stored(records).state.posture is Posture.SHADOW
+    decisions = [f"0002/{number:06}" for number, _ in enumerate(stored(records).decisions, 1)]
     parts = {item["part"]["S"] for item in client.scan(TableName=TABLE)["Items"]}
     assert parts == {"0001/000001", *decisions, "head"}

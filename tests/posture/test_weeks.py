@@ -1,6 +1,6 @@
 """Weekly executions on this machine: the compiled definition, with trivial programs.
 
-What a job measures is planted week by week, and the days are the test's. All else is real: the
+What a job measures is written week by week, and the days are the test's. All else is real: the
 runner, the Lambda steps and their function, the record, the registry.
 """
 
@@ -31,20 +31,20 @@ CANDIDATE = "compiled"
 OUTPUT = "/opt/ml/processing/output"
 
 
-def trivial(compiled: str, planted: Path) -> str:
-    """The definition with programs that only hand over what is planted."""
+def trivial(compiled: str, results: Path) -> str:
+    """The definition with programs that only hand over what is written there."""
     document = json.loads(compiled)
     for name, step in named(document["Steps"]).items():
         request, script = step["Arguments"], "true"
         if step["Type"] == "Training":
-            crash = f"test -e {planted}/crash && exit 3;" if CANDIDATE in name else ""
+            crash = f"test -e {results}/crash && exit 3;" if CANDIDATE in name else ""
             script = f"{crash} echo 1 > /opt/ml/model/m; echo 1 > /opt/ml/output/data/e"
             request["AlgorithmSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
             request["InputDataConfig"], request["HyperParameters"] = [], {}
         elif step["Type"] == "Processing":
             if name.startswith("Gate"):
                 source = name.removeprefix("Gate").strip("-") or "together"
-                script = f"cp {planted}/{source}.json {OUTPUT}/verdict/posture.json"
+                script = f"cp {results}/{source}.json {OUTPUT}/verdict/posture.json"
             elif name.startswith("Package"):
                 script = f"echo 1 > {OUTPUT}/model/model.tar.gz"
             request["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
@@ -61,14 +61,14 @@ class Weeks:
     """A home, and a workload of two arms and one seed whose weeks are played."""
 
     home: Path
-    planted: Path
+    results: Path
     monkeypatch: pytest.MonkeyPatch
     cached: bool = False
 
     def __post_init__(self) -> None:
         arms = {name: topics().arms[name] for name in ("baseline", CANDIDATE)}
         self.declared = topics(arms=arms, seeds=(1,), posture=Declared(passes=2))
-        self.planted.mkdir()
+        self.results.mkdir()
         together = seen("pass", arm=CANDIDATE)
         alone = dataclasses.replace(together, differences=(), speedup=None)
         for name, observed in {
@@ -77,7 +77,7 @@ class Weeks:
             f"{CANDIDATE}-alone": Observed(seen=(alone,), registered=CANDIDATE),
         }.items():
             document = {"arm": observed.registered, "observed": json.dumps(encoded(observed))}
-            (self.planted / f"{name}.json").write_text(json.dumps(document))
+            (self.results / f"{name}.json").write_text(json.dumps(document))
 
     def functions(self) -> list[tuple[str, Handler]]:
         """The product's, with the modules of this checkout."""
@@ -93,8 +93,8 @@ class Weeks:
             home=self.home,
             images=ImageSources(patterns=(("*", "here"),)),
             functions=self.functions(),
-            shared=[self.planted],
-            definition=trivial(compiled, self.planted),
+            shared=[self.results],
+            definition=trivial(compiled, self.results),
             use_cache=self.cached,
         )
         result = executor.follow(executor.start(self.declared.name, parameters))
@@ -108,8 +108,8 @@ class Weeks:
 def test_weekly_executions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark, a week of shadow, the candidate alone; a crash is a refusal, and the baseline
     still ships; a lost record means shadow."""
-    weeks = Weeks(tmp_path / "home", tmp_path / "planted", monkeypatch)
-    records, name, crash = records_in(weeks.home), weeks.declared.name, weeks.planted / "crash"
+    weeks = Weeks(tmp_path / "home", tmp_path / "results", monkeypatch)
+    records, name, crash = records_in(weeks.home), weeks.declared.name, weeks.results / "crash"
     decide(records, name, benchmark())
     events: dict[int, Callable[[], object]] = {
         3: crash.touch,
@@ -145,12 +145,12 @@ def test_what_is_registered_is_not_registered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While every training would come from the cache."""
-    weeks = Weeks(tmp_path / "home", tmp_path / "planted", monkeypatch, cached=True)
+    weeks = Weeks(tmp_path / "home", tmp_path / "results", monkeypatch, cached=True)
 
     def registered(week: float, **parameters: str) -> tuple[bool, int]:
-        said = weeks.execute(week, **parameters).steps["Posture"].properties["OutputParameters"]
+        outputs = weeks.execute(week, **parameters).steps["Posture"].properties["OutputParameters"]
         found = list_packages(weeks.home, weeks.declared.model_package_group)
-        return said["reason"].startswith("Nothing is new"), len(found)
+        return outputs["reason"].startswith("Nothing is new"), len(found)
 
     assert [registered(week) for week in (0, 0.1, 0.2)] == [(False, 1), (True, 1), (True, 1)]
     assert registered(0.3, Attempt="2") == (False, 2)

@@ -35,7 +35,7 @@ OVERLAPS = """svg => {
   return boxes.flatMap(([words, box], index) => boxes.slice(index + 1)
     .filter(([, other]) => meet(box, other)).map(([others]) => [words, others]));
 }"""
-"""Of a chart, the texts that lie on one another by more than a pixel."""
+"""The texts of a chart that overlap by more than a pixel."""
 
 CONTRASTS = """() => {
   const parse = text => { const found = text.match(/[\\d.]+/g).map(Number);
@@ -65,7 +65,7 @@ CONTRASTS = """() => {
   }
   return found;
 }"""
-"""Of each text of the page, how its colour stands out from what it stands on (WCAG 2, 1.4.3)."""
+"""The contrast of each text of the page with its background (WCAG 2, 1.4.3)."""
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +86,14 @@ Show = Callable[..., "Page"]
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     """Opens a page; nothing may be asked for but that page, and nothing may go wrong in it."""
-    asked: list[str] = []
+    requested: list[str] = []
     problems: list[str] = []
 
     def open_page(html: str, *, width: int = WIDE, height: int = 800, **context: object) -> Page:
         path = tmp_path / "report.html"
         path.write_text(html)
         page = browser.new_page(viewport={"width": width, "height": height}, **context)
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(path.as_uri())
@@ -102,7 +102,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     yield open_page
     for context in browser.contexts:
         context.close()
-    assert {url for url in asked if not url.endswith("/report.html")} == set()
+    assert {url for url in requested if not url.endswith("/report.html")} == set()
     assert problems == []
 
 
@@ -152,7 +152,7 @@ def test_no_text_of_a_chart_lies_on_another_and_nothing_leaves_the_screen(
     page = unfold(show(html, width=width))
     assert [it for svg in page.query_selector_all("svg") for it in svg.evaluate(OVERLAPS)] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for box in (it.bounding_box() for it in page.query_selector_all("svg text, .glance td")):
+    for box in (it.bounding_box() for it in page.query_selector_all("svg text, .judgements td")):
         if width == NARROW and box is not None:  # a wide table may scroll in its frame
             assert 0.0 <= box["x"] <= box["x"] + box["width"] <= width, box
 

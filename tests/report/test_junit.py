@@ -14,8 +14,8 @@ def suites(verdict: Verdict, *reasons: Reason) -> list[ET.Element]:
     """By arm; the first candidate has these reasons, if any are given."""
     first, *others = verdict.candidates
     changed = replace(first, reasons=reasons or first.reasons)
-    made = replace(verdict, candidates=(changed, *others))
-    return ET.fromstring(render_junit(made).encode()).findall("testsuite")  # noqa: S314 - our own
+    other = replace(verdict, candidates=(changed, *others))
+    return ET.fromstring(render_junit(other).encode()).findall("testsuite")  # noqa: S314 - our own
 
 
 def test_a_fail_is_a_failure_and_what_is_inconclusive_is_skipped(verdict):

@@ -1,11 +1,14 @@
-"""The HTML page: self-contained, escaped, and true to the verdict's numbers."""
+"""The HTML page: self-contained, escaped, and true to the verdict's numbers; and the Markdown."""
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from compilegate.report.details import Table, sections
 from compilegate.report.summary import summary_table
 from compilegate.report.svg import with_minus_signs
 
+GOLDEN = Path(__file__).parent / "golden" / "report.md"
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>&{{7*7}}'
 PADDED = PaddingRecord(
     "max", (64,), (16, 64), 3_000, PaddedPositions(10_000, 4_200, 7_000), (32, 64), (37, 1_210)
@@ -69,23 +73,23 @@ def page(verdict, observations) -> Page:
 def test_decision_and_registered_model_come_first_and_metadata_last_and_folded(
     verdict, observations, registers, models, shown
 ):
-    made = replace(verdict, decision=replace(verdict.decision, registers=registers))
-    page = Page(render_html(made, observations, About(models=models)))
+    other = replace(verdict, decision=replace(verdict.decision, registers=registers))
+    page = Page(render_html(other, observations, About(models=models)))
     order = (f"<h1>{verdict.decision.sentence}", shown, "<svg", "<details>", "This execution")
     places = [page.html.index(it) for it in order]
     assert places == sorted(places)
     # What is open, then what passed.
     assert re.findall(r'id="forest-(\w+)-title"', page.html)[:2] == ["log_loss", "parity"]
-    assert shown in render_markdown(made, observations, About(models=models))
+    assert shown in render_markdown(other, observations, About(models=models))
 
 
 def test_a_reason_is_never_cut_off(verdict, observations):
     long = "The compiled arithmetic differs: " + "because " * 100 + "of that."
     first = verdict.candidates[0]
     candidate = replace(first, reasons=(replace(first.reasons[0], sentence=long),))
-    made = replace(verdict, candidates=(candidate,))
-    assert Page(render_html(made, observations)).words.count(long) == 2  # on its card, and below
-    assert f"  {long}" in summary_lines(made)
+    other = replace(verdict, candidates=(candidate,))
+    assert Page(render_html(other, observations)).words.count(long) == 2  # on its card, and below
+    assert f"  {long}" in summary_lines(other)
 
 
 def test_the_page_has_every_number_and_reason_of_summary_and_sections(page, verdict, observations):
@@ -229,3 +233,18 @@ def test_any_interval_is_drawn_within_the_chart(verdict, observations, ends, arr
     assert len(drawn(page.html, "speed", "beyond")) == arrows
     left, right = bar(page.html, "speed")
     assert right - left > 10.0  # the other candidate's interval can still be read
+
+
+# Markdown.
+
+
+def test_the_markdown_of_a_fixed_verdict_is_the_golden_one(verdict, observations):
+    """UPDATE_GOLDEN=1 writes it. Every row of a table has as many cells as the row above, though
+    the verdict's text holds a pipe."""
+    rendered = render_markdown(verdict, observations)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(rendered, encoding="utf-8")
+    assert rendered == GOLDEN.read_text(encoding="utf-8")
+    lines = rendered.replace("\\|", "").splitlines()
+    for above, line in pairwise(lines):
+        assert above[:1] != "|" or line[:1] != "|" or above.count("|") == line.count("|")

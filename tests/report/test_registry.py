@@ -22,7 +22,7 @@ def classified(labels: list[int], predicted: list[int], classes: int) -> Example
 
 
 def quality(*examples: Examples | None, **declared: float):
-    """Of an arm whose seeds 1, 2, ... left these examples; seed 1 is released."""
+    """The metrics of an arm whose seeds 1, 2, ... left these examples; seed 1 is released."""
     seeds = dict(enumerate(examples, start=1))
     replicates = tuple(
         ReplicateObservation("fast", seed, metrics={k: v * seed for k, v in declared.items()})

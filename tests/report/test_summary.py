@@ -190,7 +190,7 @@ def test_the_decision_names_what_was_registered_and_what_each_retraining_saves(
     verdict, arm, figures, shown
 ):
     cost = replace(verdict.cost, candidates=(replace(verdict.cost.candidates[0], **figures),))
-    made = replace(verdict, cost=cost, decision=Decision(arm, 1, f"Release {arm}."))
-    assert decided(made, []) == f"Release {arm}."
-    assert decided(made, ["news/1, Approved"]).endswith(" news/1, Approved.")
-    assert [words for words in shown if words not in saves(made)] == []
+    other = replace(verdict, cost=cost, decision=Decision(arm, 1, f"Release {arm}."))
+    assert decided(other, []) == f"Release {arm}."
+    assert decided(other, ["news/1, Approved"]).endswith(" news/1, Approved.")
+    assert [words for words in shown if words not in saves(other)] == []
