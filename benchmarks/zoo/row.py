@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.zoo import HUNDRED, planted, truth
-from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
-from compilegate.job.evidence.parity import parity_verdict
+from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS, parity_verdict
 from compilegate.job.evidence.record import ParityErrors
 
 Row = dict[str, Any]

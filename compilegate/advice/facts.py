@@ -17,8 +17,8 @@ from compilegate.catalog.compilers import graphless
 from compilegate.catalog.instances import accelerator_of
 from compilegate.job.contract import BASELINE_ARM
 from compilegate.workload import OwnProgram, TextClassification, Workload
+from compilegate.workload.cron import read_expression, starts_within
 from compilegate.workload.feasibility import NO_BASES, Bases, settings_of
-from compilegate.workload.schedule import read_expression, starts_within
 
 if TYPE_CHECKING:
     from compilegate.gate.observations import ArmObservation, Observations

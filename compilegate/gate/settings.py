@@ -24,11 +24,11 @@ from compilegate.declaration_errors import matching, sentences
 from compilegate.errors import CompilegateError
 from compilegate.job.contract import NO_ARM, NOTHING_NEW
 from compilegate.job.defaults import (
-    DEFAULT_PARITY_LIMITS,
     DEFAULT_PARITY_STEPS,
     MOST_PARITY_STEPS,
     MOST_SPEED_PROBE_SECONDS,
 )
+from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS
 
 BuiltinMetric = Literal[
     "accuracy",

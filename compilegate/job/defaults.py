@@ -5,8 +5,6 @@ from __future__ import annotations
 MOST_PROCESSES = 64
 DEFAULT_PARITY_STEPS, MOST_PARITY_STEPS = 4, 1000
 MOST_SPEED_PROBE_SECONDS = 3600
-DEFAULT_PARITY_LIMITS = {"fp32": 20.0, "bf16": 4.0, "fp16": 4.0}
-"""By precision: how many times what eager's rounding explains a compiled tensor may err."""
 DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
 DEFAULT_CHECKPOINT_SECONDS = 300
 MOST_BUCKETS = 4  # lengths of buckets: each is a graph to compile

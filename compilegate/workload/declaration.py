@@ -43,6 +43,7 @@ from compilegate.job.defaults import (
     MOST_PROCESSES,
 )
 from compilegate.posture.contract import Policy
+from compilegate.workload.cron import read_expression, read_time_zone
 from compilegate.workload.parameters import (
     LONGEST_JOB_SECONDS,
     Approval,
@@ -51,7 +52,6 @@ from compilegate.workload.parameters import (
     InstanceType,
     RuntimeSeconds,
 )
-from compilegate.workload.schedule import read_expression, read_time_zone
 
 OWN_PREFIX = "compilegate/"
 """Prefix that executions and staging write to."""

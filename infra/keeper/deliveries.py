@@ -22,7 +22,7 @@ from typing import Any
 
 from compilegate.access.layout import deliveries_prefix
 from compilegate.infra.keeper.executions import RUNNING, Pipeline
-from compilegate.infra.keeper.messages import short_name
+from compilegate.infra.keeper.notifications import short_name
 from compilegate.infra.keeper.outbox import Bucket, Outbox
 
 PARAMETER = "Data"

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from compilegate.infra.keeper.messages import short_name
+from compilegate.infra.keeper.notifications import short_name
 from compilegate.infra.keeper.settings import Limits
 
 EXECUTING = "Executing"

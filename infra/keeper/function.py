@@ -30,7 +30,7 @@ from compilegate.infra.keeper.executions import (
     spent,
     unstarted_since,
 )
-from compilegate.infra.keeper.messages import (
+from compilegate.infra.keeper.notifications import (
     ACTION,
     INFO,
     Notice,

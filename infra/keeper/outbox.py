@@ -16,7 +16,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from compilegate.access.layout import notices_prefix
-from compilegate.infra.keeper.messages import Message, short_name, worded
+from compilegate.infra.keeper.notifications import Message, short_name, worded
 
 ABSENT = ("NoSuchKey", "404", "AccessDenied", "403")
 """How S3 answers for an object that is not there: to a role that may not list its prefix, as for

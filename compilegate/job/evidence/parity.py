@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from compilegate.job.evidence.record import FloatArray, ParityErrors, ParityRecord
 
+DEFAULT_PARITY_LIMITS = {"fp32": 20.0, "bf16": 4.0, "fp16": 4.0}
+"""By precision: how many times what eager's rounding explains a compiled tensor may err."""
 _COARSER = ("fp32", "fp16", "bf16")
 
 

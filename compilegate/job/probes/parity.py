@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import (
     CANNOT_TELL_SINCE,
+    DEFAULT_PARITY_LIMITS,
     ParityAnswer,
     Why,
     coarsest,

@@ -27,9 +27,8 @@ from torch import fx
 from compilegate.job.compilers import Compiler
 from compilegate.job.compilers.compiler import watching
 from compilegate.job.contract import COMPILE_THREADS_VARIABLE, INDUCTOR_CACHE_VARIABLE, REPRO_SCRIPT
-from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence import ParityRecord
-from compilegate.job.evidence.parity import EPSILON
+from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS, EPSILON
 from compilegate.job.files import whole_file, write_text
 from compilegate.job.machine.world import unwrapped
 from compilegate.job.probes import reference

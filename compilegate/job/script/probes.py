@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 from compilegate.job import contract, defaults
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
-from compilegate.job.evidence.parity import ParityAnswer, parity_verdict
+from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS, ParityAnswer, parity_verdict
 from compilegate.job.machine.memory import peak_memory
 from compilegate.job.script.config import JobConfig
 
@@ -49,7 +49,7 @@ class Probes:
         if self.parity is None or self.errors is None:
             return False
         precision = self.parity.precision
-        limit = defaults.DEFAULT_PARITY_LIMITS[precision]
+        limit = DEFAULT_PARITY_LIMITS[precision]
         verdict = parity_verdict(self.errors, precision, limit, self.parity.reproduced)
         return verdict.answer is ParityAnswer.FAIL
 

@@ -24,8 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.miscompilers import ChangedGradient
 from compilegate.job.compilers.compiler import Eager
-from compilegate.job.defaults import DEFAULT_PARITY_LIMITS
 from compilegate.job.evidence.parity import (
+    DEFAULT_PARITY_LIMITS,
     ParityAnswer,
     ParityVerdict,
     Why,

@@ -34,7 +34,7 @@ class Message:
 
 
 TEXTS: Mapping[str, Any] = tomllib.loads(
-    Path(__file__).with_name("messages.toml").read_text(encoding="utf-8")
+    Path(__file__).with_name("notifications.toml").read_text(encoding="utf-8")
 )
 """Severity, subject without the workload, and text by kind of message."""
 

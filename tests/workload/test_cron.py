@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.workload import NewData, Schedule
-from compilegate.workload.declaration import Parameters
-from compilegate.workload.schedule import (
+from compilegate.workload.cron import (
     Cron,
     longest_gap,
     read_expression,
     read_time_zone,
     starts_within,
 )
+from compilegate.workload.declaration import Parameters
 from tests.workload.settled import TOPICS, workload_with
 
 WEEKLY = "cron(0 6 ? * MON *)"
