@@ -32,7 +32,7 @@ from compilegate.check.names import (
 from compilegate.check.values import (
     HANDS_BACK,
     Kind,
-    Origin,
+    Provenance,
     Values,
     class_kind,
     default_of,
@@ -178,9 +178,8 @@ class Steps:
         return found or self._is_given(script, function, *_RUNS)
 
     def _is_given(self, script: Script, function: Function, *names: str) -> list[Called]:
-        """The calls with such names that a function is handed to: `optimizer.step(closure)`."""
-        wanted = Defined(script, function)
-        found = self._project.calls(*names)
+        """The calls of such names that take a function: `optimizer.step(closure)`."""
+        wanted, found = Defined(script, function), self._project.calls(*names)
         return [(place, x) for place, x in found if wanted in map(place.definition, x.args)]
 
     def _framework_methods(self, script: Script) -> Iterator[Step]:
@@ -606,7 +605,7 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
             nexts = [each for each in calls_in(node) if last_name(each.func) == "next"]
             over += [argument for each in nexts for argument in each.args[:1]]
         for each in over:
-            found |= {origin.node for origin in values.through(Origin(script, each), _made_of)}
+            found |= {origin.node for origin in values.through(Provenance(script, each), _made_of)}
     for script in project.scripts:
         loaders = ("train_dataloader", "get_train_dataloader")
         found |= set(calls_in(*(each for each in script.functions if each.name in loaders)))
@@ -623,7 +622,7 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
     return frozenset(found)
 
 
-def _made_of(origin: Origin) -> Iterator[Origin]:
+def _made_of(origin: Provenance) -> Iterator[Provenance]:
     """What a loop goes over, without what only counts, hands on or shows progress."""
     script, node = origin.script, origin.node
     further: list[ast.expr] = []
@@ -633,7 +632,7 @@ def _made_of(origin: Origin) -> Iterator[Origin]:
         if generator is not None:
             for loop in own_nodes(generator.node):
                 if isinstance(loop, ast.For):
-                    yield Origin(generator.script, loop.iter)
+                    yield Provenance(generator.script, loop.iter)
         elif not _OTHER_USE.search(last):
             further += node.args if handed is None else [handed]
         if owner is not None and last in ("__iter__", "per_device_loader"):
@@ -644,7 +643,7 @@ def _made_of(origin: Origin) -> Iterator[Origin]:
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None or not _OTHER_USE.search(ast.unparse(key).lower()):
                 further.append(value)
-    yield from (Origin(script, each) for each in further)
+    yield from (Provenance(script, each) for each in further)
 
 
 def _to_train_on(call: ast.Call) -> list[ast.expr]:

@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """An expression that a value may come from."""
 
     script: Script
@@ -61,17 +61,19 @@ class Values:
     """The kinds and origins of expressions in the scripts of one check."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Origin, Kind] = {}
-        self._origins: dict[Origin, list[Origin]] = {}
+        self._kinds: dict[Provenance, Kind] = {}
+        self._origins: dict[Provenance, list[Provenance]] = {}
         self._classes: dict[ast.expr, list[Defined]] = {}
         self._callers: dict[ast.AST, list[tuple[Script, ast.Call]]] = {}
         self._depth = 0
 
     # Where values come from.
 
-    def origins(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> list[Origin]:
+    def origins(
+        self, script: Script, node: ast.expr, path: tuple[int, ...] = ()
+    ) -> list[Provenance]:
         """Origins of a value, followed over names, attributes, arguments and results."""
-        key = Origin(script, node, path)
+        key = Provenance(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
                 return [key]  # not stored: a shorter way may lead through it
@@ -86,9 +88,11 @@ class Values:
         found = self.origins(script, node)
         return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
 
-    def through(self, here: Origin, inner: Callable[[Origin], Iterable[Origin]]) -> list[Origin]:
+    def through(
+        self, here: Provenance, inner: Callable[[Provenance], Iterable[Provenance]]
+    ) -> list[Provenance]:
         """Origins of a value, and of what `inner` names for each of them."""
-        found: dict[Origin, None] = {}
+        found: dict[Provenance, None] = {}
         pending = [here]
         while pending:
             each = pending.pop(0)
@@ -99,7 +103,7 @@ class Values:
                         pending += inner(origin)
         return list(found)
 
-    def _trace(self, here: Origin) -> Iterator[Origin]:
+    def _trace(self, here: Provenance) -> Iterator[Provenance]:
         script, node, path = here.script, here.node, here.path
         further: list[tuple[Script, ast.expr, tuple[int, ...]]] = []
         match node:
@@ -138,18 +142,18 @@ class Values:
                 return [(place, each) for each in found]
         return []
 
-    def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Origin]:
+    def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Provenance]:
         value, path = bound.node, (*bound.path, *path)
         if bound.kind in ("value", "change") and isinstance(value, ast.expr):
             yield from self.origins(script, value, path)
         elif bound.kind == "element" and isinstance(value, ast.expr):
-            yield Origin(script, value, path, element=True)
+            yield Provenance(script, value, path, element=True)
         elif bound.kind == "parameter" and isinstance(value, ast.arg):
             passed = list(self.passed(script, value))
             for place, given in passed:
                 yield from self.origins(place, given, path)
             if not passed:
-                yield Origin(script, value, path)
+                yield Provenance(script, value, path)
         elif bound.kind == "import":
             own = script.project.lookup(script, bound.target)
             for there in own[0].module.names.get(own[1], ()) if own is not None else ():
@@ -223,7 +227,7 @@ class Values:
             self._classes[node] = list(dict.fromkeys(each for each in every if each is not None))
         return self._classes[node]
 
-    def _class_of_origin(self, origin: Origin, expression: ast.expr) -> Defined | None:
+    def _class_of_origin(self, origin: Provenance, expression: ast.expr) -> Defined | None:
         script, node = origin.script, origin.node
         match node:
             case ast.arg() if node.annotation is not None:
@@ -278,9 +282,9 @@ class Values:
 
     def kind(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> Kind:
         """What an expression is; `path` is the part of it that a tuple is unpacked to."""
-        return self._kind_of(Origin(script, node, path))
+        return self._kind_of(Provenance(script, node, path))
 
-    def _kind_of(self, origin: Origin) -> Kind:
+    def _kind_of(self, origin: Provenance) -> Kind:
         if origin not in self._kinds:
             if self._depth > _DEEPEST:
                 return Kind.UNKNOWN
@@ -290,7 +294,7 @@ class Values:
             self._depth -= 1
         return self._kinds[origin]
 
-    def _find(self, origin: Origin) -> Kind:
+    def _find(self, origin: Provenance) -> Kind:
         script, node, path = origin.script, origin.node, origin.path
         if isinstance(node, ast.arg):
             return self._parameter(script, node)

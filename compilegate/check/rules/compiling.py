@@ -17,7 +17,7 @@ from compilegate.check.names import (
 )
 from compilegate.check.rules.base import Found, View, written
 from compilegate.check.steps import Compiled
-from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Origin, Values, handed_back
+from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Provenance, Values, handed_back
 
 _WRAPS = ("torch.nn.parallel.DistributedDataParallel",
           "torch.distributed.fsdp.FullyShardedDataParallel")  # fmt: skip
@@ -27,7 +27,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float", "double"})
 def compiled_as(view: View, node: ast.expr, *, wrapped: bool = True) -> Compiled | None:
     """The use of torch.compile that gave a module; in a wrapper around it too, if `wrapped`."""
 
-    def inner(origin: Origin) -> list[Origin]:
+    def inner(origin: Provenance) -> list[Provenance]:
         made, given = origin.node, None
         if isinstance(made, ast.Attribute) and made.attr == "module":
             given = made.value
@@ -37,10 +37,10 @@ def compiled_as(view: View, node: ast.expr, *, wrapped: bool = True) -> Compiled
                 given = owner_of(made)
             elif last in HANDS_BACK or (wrapped and origin.script.called(made) in WRAPPERS):
                 given = handed_back(made, origin.path)
-        return [] if given is None else [Origin(origin.script, given)]
+        return [] if given is None else [Provenance(origin.script, given)]
 
     results, values = view.analysis.regions.results, view.analysis.values
-    found = values.through(Origin(view.script, node), inner) if results else []
+    found = values.through(Provenance(view.script, node), inner) if results else []
     compiled = next((results[each.node] for each in found if each.node in results), None)
     return compiled if compiled is not None and _is_module(compiled, values) else None
 

@@ -17,7 +17,7 @@ from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
 from compilegate.check.names import Script, is_constant, keyword, last_name
 from compilegate.check.rules.base import TRAINING_COMPILER, Found, View
-from compilegate.check.values import Origin
+from compilegate.check.values import Provenance
 from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 from compilegate.rules import Severity
 
@@ -164,13 +164,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-@cache
-def _first_with_pytorchxla() -> tuple[int, ...]:
-    """The first PyTorch whose image takes that distribution; before, a launcher starts scripts."""
-    stacks = compilers()[TRAINING_COMPILER].stacks
-    return min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
-
-
 def compiler_job(view: View) -> Iterator[Found]:
     """The job cannot train with Training Compiler as it is written."""
     for each in compiled_estimators(view):
@@ -194,7 +187,13 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
     """The processes of a PyTorch job are not started as Training Compiler needs it."""
     version = _numbers(each.text("pytorch_version") or each.text("framework_version"))[:2]
     other = [name for name in each.distribution if name != "pytorchxla"]
-    launched = () < version < _first_with_pytorchxla()
+    # Images before the first that distributes by pytorchxla start scripts by a launcher.
+    stacks = compilers()[TRAINING_COMPILER].stacks
+    launched = (
+        ()
+        < version
+        < min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
+    )
     instance = instance_of(each.text("instance_type"))
     several = instance is not None and instance.accelerators > 1
     script = each.started
@@ -428,14 +427,14 @@ _LOADS = re.compile(r"datasets\.(?:load_dataset|load_from_disk|(?:Dataset|Datase
 
 def _of_dataset(view: View, node: ast.expr) -> bool:
     """Whether a value comes from a dataset of Hugging Face's that is read as a whole."""
-    for origin in view.analysis.values.through(Origin(view.script, node), _owner):
+    for origin in view.analysis.values.through(Provenance(view.script, node), _owner):
         made = origin.node
         if isinstance(made, ast.Call) and _LOADS.match(origin.script.called(made)):
             return not is_constant(keyword(made, "streaming"), True)
     return False
 
 
-def _owner(origin: Origin) -> list[Origin]:
+def _owner(origin: Provenance) -> list[Provenance]:
     made = origin.node.func if isinstance(origin.node, ast.Call) else origin.node
     inner = made.value if isinstance(made, ast.Attribute | ast.Subscript) else None
-    return [] if inner is None else [Origin(origin.script, inner)]
+    return [] if inner is None else [Provenance(origin.script, inner)]

@@ -26,7 +26,8 @@ def varying_shapes(view: View) -> Iterator[Found]:
     if not view.analysis.steps.found or _covered(view):
         return
     for call in view.script.calls:
-        message = "" if _in_evaluation(view, call) else _varies(view, call)
+        around = (x for x in view.script.ancestors(call) if isinstance(x, ast.FunctionDef))
+        message = "" if any(_EVALUATES.match(x.name) for x in around) else _varies(view, call)
         if message:
             rounded = keyword(call, "pad_to_multiple_of") is not None
             collator = view.settled(keyword(call, "collate_fn"))
@@ -123,12 +124,6 @@ def _by_itself(view: View, call: ast.Call) -> bool:
     return at_once or any(isinstance(each.place, ast.comprehension) for each in bound)
 
 
-def _in_evaluation(view: View, call: ast.Call) -> bool:
-    """Whether it stands in a function that only evaluates."""
-    around = (x for x in view.script.ancestors(call) if isinstance(x, ast.FunctionDef))
-    return any(_EVALUATES.match(each.name) for each in around)
-
-
 def _collates(view: View, call: ast.Call) -> bool:
     """Whether a call is in what a loader collates with, or in a step; and nothing pads further."""
     around = view.script.function_around(call)
@@ -217,7 +212,10 @@ def ragged_last_batch(view: View) -> Iterator[Found]:
     grave = None if view.xla or graphs or view.only_lazy else Severity.NOTE
     for call in view.loaders:
         given = view.given(call)
-        if given is None or len(call.args) > 8 or "batch_sampler" in given or _of_one(call, given):
+        if given is None or len(call.args) > 8 or "batch_sampler" in given:
+            continue
+        size = given.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
+        if size is None or is_constant(size, 1, None):  # batches of one example
             continue
         if _keeps(view, given.get("drop_last")) and not _even(view, given):
             yield Found(call, "the training loader keeps a smaller last batch", grave)
@@ -236,11 +234,6 @@ def _keeps(view: View, dropped: ast.expr | None) -> bool:
 def _records(view: View, mode: ast.expr | None) -> bool:
     """Whether a mode of torch.compile asks for CUDA graphs."""
     return is_constant(view.settled(mode), "reduce-overhead", "max-autotune")
-
-
-def _of_one(call: ast.Call, given: dict[str, ast.expr]) -> bool:
-    size = given.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
-    return size is None or is_constant(size, 1, None)
 
 
 def _even(view: View, given: dict[str, ast.expr]) -> bool:

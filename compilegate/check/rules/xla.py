@@ -158,6 +158,8 @@ def no_common_seed(view: View) -> Iterator[Found]:
 
 # ---- devices
 
+_CHOICES = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
+
 
 def cuda_with_xla(view: View) -> Iterator[Found]:
     """Something is put on CUDA where the model trains on XLA, or everything is."""
@@ -166,7 +168,10 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
             name = view.script.called(call)
             scales = name in ("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler")
             scales = scales or (name == "torch.autocast" and any(map(_says_cuda, call.args[:1])))
-            if (scales or _puts_on_cuda(view, call)) and not _is_choice(view, call):
+            # An `if` or a failed import around it may be the way without XLA.
+            around = (*ast.walk(call), *view.script.ancestors(call))
+            chosen = any(isinstance(each, _CHOICES) for each in around)
+            if (scales or _puts_on_cuda(view, call)) and not chosen:
                 message = f"`{written(call)}` is for CUDA, and the script trains on XLA"
                 yield Found(call, message, Severity.WARNING if scales else None)
         return
@@ -198,13 +203,6 @@ def _puts_on_cuda(view: View, call: ast.Call) -> bool:
 def _says_cuda(node: ast.expr) -> bool:
     texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
     return any(isinstance(text, str) and text.split(":")[0] == "cuda" for text in texts)
-
-
-def _is_choice(view: View, node: ast.AST) -> bool:
-    """Whether an `if` or a failed import decides, so that it may be the way without XLA."""
-    choices = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
-    places = (*ast.walk(node), *view.script.ancestors(node))
-    return any(isinstance(each, choices) for each in places)
 
 
 def torch_save_with_xla(view: View) -> Iterator[Found]:
