@@ -74,7 +74,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of some paths found."""
+    """The result of a check."""
 
     findings: tuple[Finding, ...]  # by file and line; without those that a comment suppresses
     suppressed: tuple[Finding, ...]
@@ -91,7 +91,6 @@ class Checked:
 
     @property
     def gravest(self) -> Severity | None:
-        """The severity of the gravest finding; None without findings."""
         return max((finding.severity for finding in self.findings), default=None)
 
 
@@ -118,7 +117,6 @@ def deep_trees() -> Iterator[None]:
 
 
 def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> Checked:
-    """Check what was read."""
     found: list[Finding] = []
     for script in analysis.project.scripts:
         comments = waivers(script)
@@ -189,7 +187,7 @@ def _findings(view: View, comments: dict[int, Waiver]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Waiver:
-    """What one comment says: `# compilegate: ignore[RULE] reason`."""
+    """A comment `# compilegate: ignore[RULE] reason`."""
 
     rules: frozenset[str]  # none where it names no rule, which ignores nothing
     reason: str
@@ -236,7 +234,7 @@ def _waived(script: Script, node: ast.AST, rule: str, comments: dict[int, Waiver
 
 
 def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Finding]:
-    """What is wrong with the comments themselves."""
+    """Findings about the comments themselves."""
     for waiver in comments.values():
         place = script.source.place(waiver.line)
         unknown = sorted(name for name in waiver.rules if name not in FINDERS)

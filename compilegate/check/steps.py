@@ -63,7 +63,6 @@ class Step:
 
     @property
     def body(self) -> list[ast.stmt]:
-        """The statements of the step."""
         return [] if isinstance(self.node, ast.Call) else self.node.body
 
 
@@ -473,7 +472,6 @@ class Compiled:
 
     @property
     def options(self) -> dict[str, ast.expr]:
-        """The keywords of the call."""
         words = self.node.keywords if isinstance(self.node, ast.Call) else ()
         return {word.arg: word.value for word in words if word.arg}
 

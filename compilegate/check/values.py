@@ -161,7 +161,6 @@ class Values:
                     yield from self._bound(own[0], there, path)
 
     def _returned(self, script: Script, call: ast.Call) -> Iterator[Value]:
-        """What a function of the files returns."""
         defined = script.definition(call.func) or self.method_of(script, call.func)
         if defined is not None and isinstance(defined.node, ast.Lambda):
             yield defined.script, defined.node.body
@@ -171,7 +170,7 @@ class Values:
                     yield defined.script, each.value
 
     def passed(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
-        """What calls within the files pass for a parameter."""
+        """The arguments that calls within the files pass for a parameter."""
         function = script.function_around(parameter)
         if function is None:
             return
@@ -281,7 +280,7 @@ class Values:
     # What values are.
 
     def kind(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> Kind:
-        """What an expression is; `path` is the part of it that a tuple is unpacked to."""
+        """The kind of an expression; `path` is the part of it that a tuple is unpacked to."""
         return self._kind_of(Provenance(script, node, path))
 
     def _kind_of(self, origin: Provenance) -> Kind:
@@ -378,7 +377,7 @@ class Values:
         return found if found is not Kind.MODEL else Kind.UNKNOWN  # of a configuration, as a rule
 
     def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
-        """What a parameter is for which no call in the files passes anything."""
+        """The kind of a parameter for which no call in the files passes anything."""
         function = script.function_around(parameter)
         written = "" if parameter.annotation is None else ast.unparse(parameter.annotation)
         annotated, found = _annotated(written), usual(parameter.arg)
@@ -396,7 +395,7 @@ class Values:
     # Loops.
 
     def element(self, script: Script, over: ast.expr, path: tuple[int, ...] = ()) -> Kind:
-        """What a loop over an expression hands out."""
+        """The kind of what a loop over an expression yields."""
         if isinstance(over, ast.Call):
             last, given, first = last_name(over.func), over.args, path[:1] == (0,)
             owner = owner_of(over)
@@ -470,7 +469,7 @@ class Values:
         return Kind.UNKNOWN
 
     def _of_others(self, script: Script, node: ast.Call, last: str, path: tuple[int, ...]) -> Kind:
-        """What a call of something outside of the files gives."""
+        """The kind of the result of a call of something outside of the files."""
         owner = owner_of(node)
         method = None if owner is None else self._of_method(script, node, owner)
         if method is not None:
@@ -493,7 +492,7 @@ class Values:
         return usual_result(last)
 
     def _of_method(self, script: Script, node: ast.Call, owner: ast.expr) -> Kind | None:
-        """What a method of a value gives; None where its owner tells nothing."""
+        """The kind of a method's result; None where that of its owner does not decide it."""
         last = last_name(node.func)
         steps = last in ("step", "reset", "recv") and "env" in ast.unparse(owner).lower()
         if last in _READS_OUT or steps:
@@ -530,7 +529,7 @@ def handed_back(call: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
 
 
 def joined(kinds: Iterable[Kind]) -> Kind:
-    """What a value is that may come from several places."""
+    """The kind of a value that may come from several places."""
     found = set(kinds)
     known = found - {Kind.START, Kind.UNKNOWN}
     if len(known) == 1:
@@ -553,7 +552,6 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def default_of(function: FunctionNode, parameter: ast.arg) -> ast.expr | None:
-    """The default of a parameter."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     defaults: list[ast.expr | None] = [*given.kw_defaults[::-1], *given.defaults[::-1]]
@@ -603,12 +601,12 @@ _HANDS_ON_ITEMS = frozenset(
 
 
 def library_kind(name: str) -> Kind:
-    """What a call of a library makes; UNKNOWN for all that makes neither a model nor its like."""
+    """The kind of the result of a call of a library, by its name."""
     return next((kind for kind, pattern in _MADE if pattern.search(name)), Kind.UNKNOWN)
 
 
 def class_kind(defined: Defined) -> Kind:
-    """What an instance of a class of the files is, by its bases."""
+    """The kind of an instance of a class of the files, by its bases."""
     return next(filter(None, map(library_kind, defined.bases())), Kind.UNKNOWN)
 
 
@@ -665,7 +663,7 @@ _LOSS_CALL = re.compile(
 
 
 def usual(name: str) -> Kind:
-    """What a thing of this name is as a rule."""
+    """The usual kind of a value of this name."""
     if re.search(
         r"loss_(?:fn|func|function|weight|scale|type|name|meter|avg|history)|losses_m", name
     ):
@@ -674,7 +672,7 @@ def usual(name: str) -> Kind:
 
 
 def usual_result(name: str) -> Kind:
-    """What a function of this name gives: a loss is a tensor."""
+    """The usual kind of the result of a function of this name: a loss is a tensor."""
     known = name in _GIVE_LOSSES or _LOSS_CALL.search(name)
     return Kind.TENSOR if known else Kind.UNKNOWN
 

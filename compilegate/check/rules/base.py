@@ -101,12 +101,10 @@ class View:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps whose loop or method is in this script."""
         return [step for step in self.analysis.steps.found if step.script is self.script]
 
     @cached_property
     def compiled(self) -> list[Compiled]:
-        """The uses of torch.compile in this script."""
         return [each for each in self.analysis.regions.found if each.script is self.script]
 
     @cached_property
@@ -131,7 +129,6 @@ class View:
     # What an expression is.
 
     def kind(self, node: ast.expr) -> Kind:
-        """What an expression is."""
         return self.analysis.values.kind(self.script, node)
 
     def is_tensor(self, node: ast.expr) -> bool:

@@ -79,7 +79,6 @@ class Estimator:
 
     @property
     def distribution(self) -> list[str]:
-        """The keys of `distribution`."""
         given = self.view.settled(self.given.get("distribution"))
         return [_text(each) for each in given.keys] if isinstance(given, ast.Dict) else []
 
@@ -117,7 +116,6 @@ def _text(node: ast.expr | None) -> str:
 
 
 def estimators(view: View) -> Iterator[Estimator]:
-    """Every estimator of a framework."""
     for call in view.script.calls if view.script.uses("sagemaker") else ():
         name = view.script.called(call)
         last = name.rsplit(".", 1)[-1]
