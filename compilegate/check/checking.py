@@ -73,7 +73,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The result of a check."""
 
     findings: tuple[Finding, ...]  # by file and line; without those that a comment suppresses
@@ -94,7 +94,7 @@ class Checked:
         return max((finding.severity for finding in self.findings), default=None)
 
 
-def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> Checked:
+def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> CheckResult:
     """Check files and folders for some compilers. Nothing of them is imported or run."""
     with deep_trees():
         read = read_paths(paths)
@@ -116,7 +116,7 @@ def deep_trees() -> Iterator[None]:
             gc.enable()
 
 
-def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> Checked:
+def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> CheckResult:
     found: list[Finding] = []
     for script in analysis.project.scripts:
         comments = waivers(script)
@@ -124,7 +124,7 @@ def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) ->
         found += _about_comments(script, comments)
     found.sort(key=lambda x: (str(x.path), x.cell or 0, x.line, x.column, x.rule))
     launchers = (View(each, analysis, COMPILERS) for each in analysis.launchers)
-    return Checked(
+    return CheckResult(
         findings=tuple(each for each in found if each.suppressed is None),
         suppressed=tuple(each for each in found if each.suppressed is not None),
         unread=read.unread,

@@ -197,7 +197,7 @@ class Steps:
             return False
         if self._values.method_of(script, call.func) is not None:
             return False  # of a class of the files: its own loop is found
-        made = self._values.made(script, owner)
+        made = self._values.source_calls(script, owner)
         if any(place.called(each).endswith(("Trainer", "Learner")) for place, each in made):
             return True
         text = ast.unparse(owner).lower()
@@ -268,7 +268,7 @@ class Steps:
         found = [defined] if defined is not None else list(methods)
         if last in (*_RUNS, "next", "iter"):
             for argument in call.args:  # `optimizer.step(closure)`, `next(batches)`
-                made = self._values.made(script, argument) if last == "next" else []
+                made = self._values.source_calls(script, argument) if last == "next" else []
                 given = [script.function(argument), *(x.function(y.func) for x, y in made)]
                 found += [each for each in given if each is not None]
         return found
@@ -280,7 +280,7 @@ class Steps:
             return
         method = isinstance(func, ast.Attribute) and ast.unparse(func.value) != "self"
         if not method and self._values.kind(script, func) is Kind.MODEL:
-            made = self._values.made(script, func)
+            made = self._values.source_calls(script, func)
             if not any(re.search(r"\bnn\.[A-Z]", ast.unparse(each)) for _, each in made):
                 self.not_followed.setdefault(ast.unparse(func)[:40])
         elif name and not name.startswith(("./", "builtins.")):
@@ -374,7 +374,7 @@ class Steps:
         if not isinstance(flag, ast.Name) or not isinstance(function, FUNCTIONS):
             return False
         named = next((each for each in parameters(function) if each.arg == last), None)
-        if named is None or any(True for _ in self._values.passed(script, named)):
+        if named is None or any(True for _ in self._values.arguments_for(script, named)):
             return False
         return is_constant(default_of(function, named), False)
 

@@ -83,7 +83,7 @@ class Values:
             self._depth -= 1
         return self._origins[key]
 
-    def made(self, script: Script, node: ast.expr) -> list[tuple[Script, ast.Call]]:
+    def source_calls(self, script: Script, node: ast.expr) -> list[tuple[Script, ast.Call]]:
         """The calls that a value may come from."""
         found = self.origins(script, node)
         return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
@@ -149,7 +149,7 @@ class Values:
         elif bound.kind == "element" and isinstance(value, ast.expr):
             yield Provenance(script, value, path, element=True)
         elif bound.kind == "parameter" and isinstance(value, ast.arg):
-            passed = list(self.passed(script, value))
+            passed = list(self.arguments_for(script, value))
             for place, given in passed:
                 yield from self.origins(place, given, path)
             if not passed:
@@ -169,7 +169,7 @@ class Values:
                 if isinstance(each, ast.Return) and each.value is not None:
                     yield defined.script, each.value
 
-    def passed(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
+    def arguments_for(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
         """The arguments that calls within the files pass for a parameter."""
         function = script.function_around(parameter)
         if function is None:
