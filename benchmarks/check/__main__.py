@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from benchmarks import results
-from compilegate.check.checking import Checked, check_paths
+from compilegate.check.checking import CheckResult, check_paths
 
 LABELS = Path(__file__).with_name("labels.toml")
 NEAR = 2
@@ -82,7 +82,7 @@ def read_labels() -> list[Script]:
     ]
 
 
-def compare(script: Script, checked: Checked, file: Path, count: Count) -> list[str]:
+def compare(script: Script, checked: CheckResult, file: Path, count: Count) -> list[str]:
     """Count the findings in one script against its labels; a line for each mistake."""
     due = [_place(each) for each in script.due]
     allowed = [_place(each) for each in script.allowed]

@@ -113,7 +113,6 @@ class Advice:
         return [each for each in rules().considerations if each.name in opened]
 
     def option(self, name: str) -> OptionAdvice:
-        """The option of that name. Raises StopIteration."""
         return next(each for each in self.options if each.name == name)
 
     def saved(self, *, first_year: bool = False) -> Range | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from enum import StrEnum
 from typing import Any
 
 from compilegate.advice.effects import WEEKS_PER_YEAR, tested_row
@@ -367,8 +366,6 @@ def portfolio_document(advices: Sequence[Advice], problems: Sequence[str] = ()) 
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, StrEnum):
-        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         names = (each.name for each in fields(value) if each.name not in _NOT_SHOWN)
         return {name: _plain(getattr(value, name)) for name in names}

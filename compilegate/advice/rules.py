@@ -110,7 +110,7 @@ class Option(Figures):
     compile_seconds: Range = NOTHING  # compile time, where the catalog has none
     static_only: bool = False
     needs_half: bool = False
-    instance_type: str | None = None  # instance that it runs on, if not the present one
+    instance_type: str | None = None  # the instance that it moves to
     never: str | None = None  # why it is of no use to a workload that trains
 
 

@@ -73,8 +73,8 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What a check of some paths found."""
+class CheckResult:
+    """The result of a check."""
 
     findings: tuple[Finding, ...]  # by file and line; without those that a comment suppresses
     suppressed: tuple[Finding, ...]
@@ -91,11 +91,10 @@ class Checked:
 
     @property
     def gravest(self) -> Severity | None:
-        """The severity of the gravest finding; None without findings."""
         return max((finding.severity for finding in self.findings), default=None)
 
 
-def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> Checked:
+def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> CheckResult:
     """Check files and folders for some compilers. Nothing of them is imported or run."""
     with deep_trees():
         read = read_paths(paths)
@@ -117,8 +116,7 @@ def deep_trees() -> Iterator[None]:
             gc.enable()
 
 
-def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> Checked:
-    """Check what was read."""
+def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) -> CheckResult:
     found: list[Finding] = []
     for script in analysis.project.scripts:
         comments = waivers(script)
@@ -126,7 +124,7 @@ def check_sources(read: Read, analysis: Analysis, compilers: tuple[str, ...]) ->
         found += _about_comments(script, comments)
     found.sort(key=lambda x: (str(x.path), x.cell or 0, x.line, x.column, x.rule))
     launchers = (View(each, analysis, COMPILERS) for each in analysis.launchers)
-    return Checked(
+    return CheckResult(
         findings=tuple(each for each in found if each.suppressed is None),
         suppressed=tuple(each for each in found if each.suppressed is not None),
         unread=read.unread,
@@ -189,7 +187,7 @@ def _findings(view: View, comments: dict[int, Waiver]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Waiver:
-    """What one comment says: `# compilegate: ignore[RULE] reason`."""
+    """A comment `# compilegate: ignore[RULE] reason`."""
 
     rules: frozenset[str]  # none where it names no rule, which ignores nothing
     reason: str
@@ -236,7 +234,7 @@ def _waived(script: Script, node: ast.AST, rule: str, comments: dict[int, Waiver
 
 
 def _about_comments(script: Script, comments: dict[int, Waiver]) -> Iterator[Finding]:
-    """What is wrong with the comments themselves."""
+    """Findings about the comments themselves."""
     for waiver in comments.values():
         place = script.source.place(waiver.line)
         unknown = sorted(name for name in waiver.rules if name not in FINDERS)

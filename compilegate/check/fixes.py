@@ -30,7 +30,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedScript:
     """A script as it is, and as it would be."""
 
     path: Path
@@ -48,7 +48,7 @@ class Fixed:
 
 def fix_paths(
     paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS
-) -> tuple[tuple[Fixed, ...], tuple[Unread, ...]]:
+) -> tuple[tuple[FixedScript, ...], tuple[Unread, ...]]:
     """The scripts that can be mended, and those into which a fix could not be written.
 
     Notebooks and ignored findings stay.
@@ -58,7 +58,7 @@ def fix_paths(
         analysis = Analysis(Project(read.sources, read.root))
         found = check_sources(read, analysis, compilers).findings
         findings = [each for each in found if each.cell is None]
-        fixed: list[Fixed] = []
+        fixed: list[FixedScript] = []
         refused: list[Unread] = []
         for script in analysis.project.scripts:
             path = script.source.path
@@ -77,7 +77,7 @@ def fix_paths(
                 refused.append(Unread(path, f"not fixed: {error.msg} at line {error.lineno}"))
                 continue
             rules = tuple(sorted({rule for rule, _ in edits}))
-            fixed.append(Fixed(path, text.encode(encoding), after.encode(encoding), rules))
+            fixed.append(FixedScript(path, text.encode(encoding), after.encode(encoding), rules))
     return tuple(fixed), tuple(refused)
 
 

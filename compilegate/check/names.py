@@ -46,7 +46,7 @@ _ALIASES = {
 
 
 def canonical(name: str) -> str:
-    """The name that rules ask for."""
+    """The name that rules use for what libraries offer under several."""
     end = len(name)
     while end > 0:
         head = name[:end]
@@ -94,7 +94,6 @@ class Defined:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
 
     @property
@@ -105,7 +104,6 @@ class Defined:
 
     @property
     def is_class(self) -> bool:
-        """Whether it is a class."""
         return isinstance(self.node, ast.ClassDef)
 
     def lineage(self) -> Iterator[tuple[Script, ast.ClassDef]]:
@@ -188,7 +186,6 @@ class Script:
         return inner
 
     def _note_bindings(self, node: ast.AST, scope: Scope) -> None:
-        """Note the names that a statement or comprehension binds."""
         match node:
             case ast.Assign():
                 for target in node.targets:
@@ -249,7 +246,6 @@ class Script:
                 self._bind(target.value, Binding("other", bound.node, bound.place), scope)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """The node around a node."""
         return self.parents.get(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -341,7 +337,7 @@ class Script:
         return None, []
 
     def reaching(self, name: ast.Name) -> list[Binding]:
-        """What a name may stand for where it is read: its last assignment on each way there."""
+        """The bindings that a name may have where it is read: the last on each way there."""
         scope, bindings = self.bindings(name.id, name)
         if scope is not self.scope_of(name) or len(bindings) < 2:
             return bindings
@@ -438,7 +434,7 @@ class Script:
         return None
 
     def _aliased(self, bound: Binding, name: str = "") -> Thing:
-        """What a definition, or another name for something, stands for."""
+        """The referent of a definition, or of another name for something."""
         value = bound.node
         if bound.kind == "definition" and isinstance(value, (*FUNCTIONS, ast.ClassDef)):
             return Defined(self, value)
@@ -463,7 +459,7 @@ class Script:
         return canonical(f"{whole}.{name}") if whole else None
 
     def _global(self, name: str, depth: int = 0) -> Thing:
-        """What a name of the module stands for to who imports it."""
+        """The referent of a name of the module for its importers."""
         for bound in self.module.names.get(name, ()):
             if bound.kind == "import":
                 return self._imported(bound.target, depth + 1)
@@ -508,7 +504,6 @@ _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) el
 
 
 def parameters(function: FunctionNode) -> list[ast.arg]:
-    """Every parameter of a function."""
     given = function.args
     every = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg]
     return [each for each in every if each is not None]
@@ -532,12 +527,11 @@ def owner_of(call: ast.Call) -> ast.expr | None:
 
 
 def calls_in(*nodes: ast.AST) -> list[ast.Call]:
-    """The calls within some nodes."""
     return [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """What a call is given for a keyword."""
+    """The argument of a call for a keyword."""
     return next((word.value for word in call.keywords if word.arg == name), None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from compilegate.check.checking import Checked, Finding
+from compilegate.check.checking import CheckResult, Finding
 from compilegate.rules import COMPILERS, Severity
 
 NOTHING = "no training loop found in these files: nothing was checked"
@@ -19,7 +19,7 @@ _MOST_NAMED = 4
 # ---- text
 
 
-def text_of(checked: Checked) -> str:
+def text_of(checked: CheckResult) -> str:
     """What was read, the findings, and one line that sums up. Why and fix stand once for a rule."""
     lines = [coverage_line(checked)]
     explained: set[str] = set()
@@ -33,7 +33,7 @@ def text_of(checked: Checked) -> str:
     return "\n".join(lines)
 
 
-def coverage_line(checked: Checked) -> str:
+def coverage_line(checked: CheckResult) -> str:
     """Which loops were found, what was followed from there, and for which compilers."""
     found = checked.coverage
     if not checked.understood:
@@ -62,7 +62,7 @@ def _several(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def summary(checked: Checked) -> str:
+def summary(checked: CheckResult) -> str:
     """How much was read and found."""
     ignored = f"; {len(checked.suppressed)} ignored by comments" if checked.suppressed else ""
     counts = ", ".join(_several(count, word) for word, count in _counts(checked).items() if count)
@@ -71,7 +71,7 @@ def summary(checked: Checked) -> str:
     return f"{_several(checked.files, 'file')} checked: {found}{ignored}"
 
 
-def _counts(checked: Checked) -> dict[str, int]:
+def _counts(checked: CheckResult) -> dict[str, int]:
     return {
         severity.word: sum(finding.severity is severity for finding in checked.findings)
         for severity in sorted(Severity, reverse=True)
@@ -81,7 +81,7 @@ def _counts(checked: Checked) -> dict[str, int]:
 # ---- JSON
 
 
-def json_of(checked: Checked) -> str:
+def json_of(checked: CheckResult) -> str:
     """The whole check as one JSON document, for programs."""
     findings, suppressed = (
         [{**asdict(each), "severity": each.severity.word} for each in group]
@@ -105,7 +105,7 @@ def json_of(checked: Checked) -> str:
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif_of(checked: Checked, version: str) -> str:
+def sarif_of(checked: CheckResult, version: str) -> str:
     """The whole check as one SARIF log. What a comment ignores is in it, as suppressed."""
     every = (*checked.findings, *checked.suppressed)
     rules = {finding.rule: _rule(finding) for finding in every}
@@ -179,7 +179,7 @@ def _shown(path: Path) -> Path:
 # ---- GitHub
 
 
-def annotations_of(checked: Checked) -> str:
+def annotations_of(checked: CheckResult) -> str:
     """Workflow commands, which GitHub shows beside the lines of a pull request; then a summary."""
     lines = [_annotation(finding) for finding in checked.findings]
     for unread in checked.unread:

@@ -32,7 +32,7 @@ from compilegate.check.names import (
 from compilegate.check.values import (
     HANDS_BACK,
     Kind,
-    Origin,
+    Provenance,
     Values,
     class_kind,
     default_of,
@@ -63,7 +63,6 @@ class Step:
 
     @property
     def body(self) -> list[ast.stmt]:
-        """The statements of the step."""
         return [] if isinstance(self.node, ast.Call) else self.node.body
 
 
@@ -178,9 +177,8 @@ class Steps:
         return found or self._is_given(script, function, *_RUNS)
 
     def _is_given(self, script: Script, function: Function, *names: str) -> list[Called]:
-        """The calls with such names that a function is handed to: `optimizer.step(closure)`."""
-        wanted = Defined(script, function)
-        found = self._project.calls(*names)
+        """The calls of such names that take a function: `optimizer.step(closure)`."""
+        wanted, found = Defined(script, function), self._project.calls(*names)
         return [(place, x) for place, x in found if wanted in map(place.definition, x.args)]
 
     def _framework_methods(self, script: Script) -> Iterator[Step]:
@@ -199,7 +197,7 @@ class Steps:
             return False
         if self._values.method_of(script, call.func) is not None:
             return False  # of a class of the files: its own loop is found
-        made = self._values.made(script, owner)
+        made = self._values.source_calls(script, owner)
         if any(place.called(each).endswith(("Trainer", "Learner")) for place, each in made):
             return True
         text = ast.unparse(owner).lower()
@@ -270,7 +268,7 @@ class Steps:
         found = [defined] if defined is not None else list(methods)
         if last in (*_RUNS, "next", "iter"):
             for argument in call.args:  # `optimizer.step(closure)`, `next(batches)`
-                made = self._values.made(script, argument) if last == "next" else []
+                made = self._values.source_calls(script, argument) if last == "next" else []
                 given = [script.function(argument), *(x.function(y.func) for x, y in made)]
                 found += [each for each in given if each is not None]
         return found
@@ -282,7 +280,7 @@ class Steps:
             return
         method = isinstance(func, ast.Attribute) and ast.unparse(func.value) != "self"
         if not method and self._values.kind(script, func) is Kind.MODEL:
-            made = self._values.made(script, func)
+            made = self._values.source_calls(script, func)
             if not any(re.search(r"\bnn\.[A-Z]", ast.unparse(each)) for _, each in made):
                 self.not_followed.setdefault(ast.unparse(func)[:40])
         elif name and not name.startswith(("./", "builtins.")):
@@ -376,7 +374,7 @@ class Steps:
         if not isinstance(flag, ast.Name) or not isinstance(function, FUNCTIONS):
             return False
         named = next((each for each in parameters(function) if each.arg == last), None)
-        if named is None or any(True for _ in self._values.passed(script, named)):
+        if named is None or any(True for _ in self._values.arguments_for(script, named)):
             return False
         return is_constant(default_of(function, named), False)
 
@@ -474,7 +472,6 @@ class Compiled:
 
     @property
     def options(self) -> dict[str, ast.expr]:
-        """The keywords of the call."""
         words = self.node.keywords if isinstance(self.node, ast.Call) else ()
         return {word.arg: word.value for word in words if word.arg}
 
@@ -606,7 +603,7 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
             nexts = [each for each in calls_in(node) if last_name(each.func) == "next"]
             over += [argument for each in nexts for argument in each.args[:1]]
         for each in over:
-            found |= {origin.node for origin in values.through(Origin(script, each), _made_of)}
+            found |= {origin.node for origin in values.through(Provenance(script, each), _made_of)}
     for script in project.scripts:
         loaders = ("train_dataloader", "get_train_dataloader")
         found |= set(calls_in(*(each for each in script.functions if each.name in loaders)))
@@ -623,7 +620,7 @@ def feeding(project: Project, values: Values, steps: list[Step]) -> frozenset[as
     return frozenset(found)
 
 
-def _made_of(origin: Origin) -> Iterator[Origin]:
+def _made_of(origin: Provenance) -> Iterator[Provenance]:
     """What a loop goes over, without what only counts, hands on or shows progress."""
     script, node = origin.script, origin.node
     further: list[ast.expr] = []
@@ -633,7 +630,7 @@ def _made_of(origin: Origin) -> Iterator[Origin]:
         if generator is not None:
             for loop in own_nodes(generator.node):
                 if isinstance(loop, ast.For):
-                    yield Origin(generator.script, loop.iter)
+                    yield Provenance(generator.script, loop.iter)
         elif not _OTHER_USE.search(last):
             further += node.args if handed is None else [handed]
         if owner is not None and last in ("__iter__", "per_device_loader"):
@@ -644,7 +641,7 @@ def _made_of(origin: Origin) -> Iterator[Origin]:
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None or not _OTHER_USE.search(ast.unparse(key).lower()):
                 further.append(value)
-    yield from (Origin(script, each) for each in further)
+    yield from (Provenance(script, each) for each in further)
 
 
 def _to_train_on(call: ast.Call) -> list[ast.expr]:

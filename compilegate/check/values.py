@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """An expression that a value may come from."""
 
     script: Script
@@ -61,17 +61,19 @@ class Values:
     """The kinds and origins of expressions in the scripts of one check."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Origin, Kind] = {}
-        self._origins: dict[Origin, list[Origin]] = {}
+        self._kinds: dict[Provenance, Kind] = {}
+        self._origins: dict[Provenance, list[Provenance]] = {}
         self._classes: dict[ast.expr, list[Defined]] = {}
         self._callers: dict[ast.AST, list[tuple[Script, ast.Call]]] = {}
         self._depth = 0
 
     # Where values come from.
 
-    def origins(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> list[Origin]:
+    def origins(
+        self, script: Script, node: ast.expr, path: tuple[int, ...] = ()
+    ) -> list[Provenance]:
         """Origins of a value, followed over names, attributes, arguments and results."""
-        key = Origin(script, node, path)
+        key = Provenance(script, node, path)
         if key not in self._origins:
             if self._depth > _DEEPEST:
                 return [key]  # not stored: a shorter way may lead through it
@@ -81,14 +83,16 @@ class Values:
             self._depth -= 1
         return self._origins[key]
 
-    def made(self, script: Script, node: ast.expr) -> list[tuple[Script, ast.Call]]:
+    def source_calls(self, script: Script, node: ast.expr) -> list[tuple[Script, ast.Call]]:
         """The calls that a value may come from."""
         found = self.origins(script, node)
         return [(each.script, each.node) for each in found if isinstance(each.node, ast.Call)]
 
-    def through(self, here: Origin, inner: Callable[[Origin], Iterable[Origin]]) -> list[Origin]:
+    def through(
+        self, here: Provenance, inner: Callable[[Provenance], Iterable[Provenance]]
+    ) -> list[Provenance]:
         """Origins of a value, and of what `inner` names for each of them."""
-        found: dict[Origin, None] = {}
+        found: dict[Provenance, None] = {}
         pending = [here]
         while pending:
             each = pending.pop(0)
@@ -99,7 +103,7 @@ class Values:
                         pending += inner(origin)
         return list(found)
 
-    def _trace(self, here: Origin) -> Iterator[Origin]:
+    def _trace(self, here: Provenance) -> Iterator[Provenance]:
         script, node, path = here.script, here.node, here.path
         further: list[tuple[Script, ast.expr, tuple[int, ...]]] = []
         match node:
@@ -138,18 +142,18 @@ class Values:
                 return [(place, each) for each in found]
         return []
 
-    def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Origin]:
+    def _bound(self, script: Script, bound: Binding, path: tuple[int, ...]) -> Iterator[Provenance]:
         value, path = bound.node, (*bound.path, *path)
         if bound.kind in ("value", "change") and isinstance(value, ast.expr):
             yield from self.origins(script, value, path)
         elif bound.kind == "element" and isinstance(value, ast.expr):
-            yield Origin(script, value, path, element=True)
+            yield Provenance(script, value, path, element=True)
         elif bound.kind == "parameter" and isinstance(value, ast.arg):
-            passed = list(self.passed(script, value))
+            passed = list(self.arguments_for(script, value))
             for place, given in passed:
                 yield from self.origins(place, given, path)
             if not passed:
-                yield Origin(script, value, path)
+                yield Provenance(script, value, path)
         elif bound.kind == "import":
             own = script.project.lookup(script, bound.target)
             for there in own[0].module.names.get(own[1], ()) if own is not None else ():
@@ -157,7 +161,6 @@ class Values:
                     yield from self._bound(own[0], there, path)
 
     def _returned(self, script: Script, call: ast.Call) -> Iterator[Value]:
-        """What a function of the files returns."""
         defined = script.definition(call.func) or self.method_of(script, call.func)
         if defined is not None and isinstance(defined.node, ast.Lambda):
             yield defined.script, defined.node.body
@@ -166,8 +169,8 @@ class Values:
                 if isinstance(each, ast.Return) and each.value is not None:
                     yield defined.script, each.value
 
-    def passed(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
-        """What calls within the files pass for a parameter."""
+    def arguments_for(self, script: Script, parameter: ast.arg) -> Iterator[Value]:
+        """The arguments that calls within the files pass for a parameter."""
         function = script.function_around(parameter)
         if function is None:
             return
@@ -223,7 +226,7 @@ class Values:
             self._classes[node] = list(dict.fromkeys(each for each in every if each is not None))
         return self._classes[node]
 
-    def _class_of_origin(self, origin: Origin, expression: ast.expr) -> Defined | None:
+    def _class_of_origin(self, origin: Provenance, expression: ast.expr) -> Defined | None:
         script, node = origin.script, origin.node
         match node:
             case ast.arg() if node.annotation is not None:
@@ -277,10 +280,10 @@ class Values:
     # What values are.
 
     def kind(self, script: Script, node: ast.expr, path: tuple[int, ...] = ()) -> Kind:
-        """What an expression is; `path` is the part of it that a tuple is unpacked to."""
-        return self._kind_of(Origin(script, node, path))
+        """The kind of an expression; `path` is the part of it that a tuple is unpacked to."""
+        return self._kind_of(Provenance(script, node, path))
 
-    def _kind_of(self, origin: Origin) -> Kind:
+    def _kind_of(self, origin: Provenance) -> Kind:
         if origin not in self._kinds:
             if self._depth > _DEEPEST:
                 return Kind.UNKNOWN
@@ -290,7 +293,7 @@ class Values:
             self._depth -= 1
         return self._kinds[origin]
 
-    def _find(self, origin: Origin) -> Kind:
+    def _find(self, origin: Provenance) -> Kind:
         script, node, path = origin.script, origin.node, origin.path
         if isinstance(node, ast.arg):
             return self._parameter(script, node)
@@ -374,7 +377,7 @@ class Values:
         return found if found is not Kind.MODEL else Kind.UNKNOWN  # of a configuration, as a rule
 
     def _parameter(self, script: Script, parameter: ast.arg) -> Kind:
-        """What a parameter is for which no call in the files passes anything."""
+        """The kind of a parameter for which no call in the files passes anything."""
         function = script.function_around(parameter)
         written = "" if parameter.annotation is None else ast.unparse(parameter.annotation)
         annotated, found = _annotated(written), usual(parameter.arg)
@@ -392,7 +395,7 @@ class Values:
     # Loops.
 
     def element(self, script: Script, over: ast.expr, path: tuple[int, ...] = ()) -> Kind:
-        """What a loop over an expression hands out."""
+        """The kind of what a loop over an expression yields."""
         if isinstance(over, ast.Call):
             last, given, first = last_name(over.func), over.args, path[:1] == (0,)
             owner = owner_of(over)
@@ -466,7 +469,7 @@ class Values:
         return Kind.UNKNOWN
 
     def _of_others(self, script: Script, node: ast.Call, last: str, path: tuple[int, ...]) -> Kind:
-        """What a call of something outside of the files gives."""
+        """The kind of the result of a call of something outside of the files."""
         owner = owner_of(node)
         method = None if owner is None else self._of_method(script, node, owner)
         if method is not None:
@@ -489,7 +492,7 @@ class Values:
         return usual_result(last)
 
     def _of_method(self, script: Script, node: ast.Call, owner: ast.expr) -> Kind | None:
-        """What a method of a value gives; None where its owner tells nothing."""
+        """The kind of a method's result; None where that of its owner does not decide it."""
         last = last_name(node.func)
         steps = last in ("step", "reset", "recv") and "env" in ast.unparse(owner).lower()
         if last in _READS_OUT or steps:
@@ -526,7 +529,7 @@ def handed_back(call: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
 
 
 def joined(kinds: Iterable[Kind]) -> Kind:
-    """What a value is that may come from several places."""
+    """The kind of a value that may come from several places."""
     found = set(kinds)
     known = found - {Kind.START, Kind.UNKNOWN}
     if len(known) == 1:
@@ -549,7 +552,6 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def default_of(function: FunctionNode, parameter: ast.arg) -> ast.expr | None:
-    """The default of a parameter."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     defaults: list[ast.expr | None] = [*given.kw_defaults[::-1], *given.defaults[::-1]]
@@ -599,12 +601,12 @@ _HANDS_ON_ITEMS = frozenset(
 
 
 def library_kind(name: str) -> Kind:
-    """What a call of a library makes; UNKNOWN for all that makes neither a model nor its like."""
+    """The kind of the result of a call of a library, by its name."""
     return next((kind for kind, pattern in _MADE if pattern.search(name)), Kind.UNKNOWN)
 
 
 def class_kind(defined: Defined) -> Kind:
-    """What an instance of a class of the files is, by its bases."""
+    """The kind of an instance of a class of the files, by its bases."""
     return next(filter(None, map(library_kind, defined.bases())), Kind.UNKNOWN)
 
 
@@ -661,7 +663,7 @@ _LOSS_CALL = re.compile(
 
 
 def usual(name: str) -> Kind:
-    """What a thing of this name is as a rule."""
+    """The usual kind of a value of this name."""
     if re.search(
         r"loss_(?:fn|func|function|weight|scale|type|name|meter|avg|history)|losses_m", name
     ):
@@ -670,7 +672,7 @@ def usual(name: str) -> Kind:
 
 
 def usual_result(name: str) -> Kind:
-    """What a function of this name gives: a loss is a tensor."""
+    """The usual kind of the result of a function of this name: a loss is a tensor."""
     known = name in _GIVE_LOSSES or _LOSS_CALL.search(name)
     return Kind.TENSOR if known else Kind.UNKNOWN
 

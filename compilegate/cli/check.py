@@ -9,7 +9,7 @@ from shutil import copymode
 
 import click
 
-from compilegate.check.checking import Checked, check_paths
+from compilegate.check.checking import CheckResult, check_paths
 from compilegate.check.fixes import fix_paths
 from compilegate.check.output import NOTHING, annotations_of, json_of, sarif_of, summary, text_of
 from compilegate.cli.options import FILE, refuse_given
@@ -24,7 +24,7 @@ _STATUS = {
     Severity.NOTE: exit_codes.CHECK_NOTES,
 }
 _NEVER = "never"
-_FORMATS: Mapping[str, Callable[[Checked], str]] = {
+_FORMATS: Mapping[str, Callable[[CheckResult], str]] = {
     "text": text_of,
     "json": json_of,
     "sarif": lambda checked: sarif_of(checked, version("compilegate")),
@@ -110,7 +110,7 @@ def command(
     raise SystemExit(0 if fail_on == _NEVER else _status(checked, Severity[fail_on.upper()]))
 
 
-def _status(checked: Checked, least: Severity) -> int:
+def _status(checked: CheckResult, least: Severity) -> int:
     if not checked.understood:
         return exit_codes.REFUSED
     gravest = checked.gravest

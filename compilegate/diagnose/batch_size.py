@@ -83,7 +83,7 @@ class Shapes:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of one batch size."""
+    """The result of one batch size."""
 
     batch_size: int
     outcome: Literal["fits", "out of memory", "failed"]
@@ -140,7 +140,7 @@ _LAST_WORDS = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread c
 
 
 def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Trial:
-    """What became of a process that left no result."""
+    """The trial of a process that left no result."""
     signals = _BY_LIMIT if limited else _BY_LIMIT[:1]
     ran_out = -status in signals or any(each in last_line for each in _LAST_WORDS)
     outcome = "out of memory" if ran_out else "failed"
@@ -175,11 +175,9 @@ class StoredTrials:
         self._trials = {each.batch_size: each for each in stored}
 
     def get(self, batch_size: int) -> Trial | None:
-        """The trial with this batch size, if it was made."""
         return self._trials.get(batch_size)
 
     def add(self, trial: Trial) -> None:
-        """Keep it in the file."""
         self._trials[trial.batch_size] = trial
         trials = [asdict(each) for each in self._trials.values()]
         write_json(self.path, {"key": self._key, "trials": trials})

@@ -88,11 +88,9 @@ class Breakdown:
     inside: Mapping[str, Mapping[str, float]]  # by part that computes and one of KINDS
 
     def share(self, seconds: float) -> float:
-        """Share of the step."""
         return seconds / self.seconds if self.seconds else 0.0
 
     def of_part(self, part: str) -> float:
-        """A part, as a share of the step."""
         return self.share(self.parts[part])
 
     def of_kind(self, kind: str, parts: Sequence[str] = PARTS) -> float:
@@ -194,7 +192,6 @@ class Ceiling:
 
 
 def ceilings_of(profile: Profile, found: Breakdown) -> Iterator[Ceiling]:
-    """A ceiling for each way to compile the steps."""
     shapes = changing(profile.shapes)
     for compiler, parts, kinds, caveat in _COMPILERS:
         if kinds != _FUSES and profile.device == HOST:
@@ -333,7 +330,6 @@ class Analysis:
 
     @property
     def bottleneck(self) -> Finding:
-        """What holds the steps up most."""
         return self.findings[0]
 
     @property
@@ -350,7 +346,6 @@ class Analysis:
 
 
 def analysis_of(profile: Profile) -> Analysis:
-    """Everything that follows from the profile."""
     found = breakdown_of(profile)
     ceilings = tuple(ceilings_of(profile, found))
     return Analysis(profile, found, findings_of(profile, found), ceilings)

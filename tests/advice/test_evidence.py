@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from compilegate.advice.effects import Basis
+from compilegate.advice.effects import Basis, Effect
 from compilegate.advice.facts import Experience, Machine, experiences_of, timing_of
 from compilegate.advice.judge import OptionAdvice, Verdict, advise
 from compilegate.advice.render import in_the_way
@@ -23,6 +23,11 @@ OPEN = Verdict.BENCHMARK
 
 def torch_compile(folder: Path, *measured: Experience, **changes: Any) -> OptionAdvice:
     return advise(known(folder, **changes), measured).option("torch-compile")
+
+
+def effect_of(option: OptionAdvice) -> Effect:
+    assert option.outcome is not None
+    return option.outcome.effect
 
 
 @pytest.mark.parametrize(
@@ -45,8 +50,7 @@ def test_the_newest_interval_is_held_against_the_thresholds(
     assert words in found.reason
     assert found.chance is not None
     assert chance[0] <= found.chance <= chance[1]
-    assert found.outcome is not None
-    assert found.outcome.effect.basis is Basis.MEASURED
+    assert effect_of(found).basis is Basis.MEASURED
     assert found.outcome is not None
     assert found.outcome.benchmark_jobs == 0  # it has been paid for
 
@@ -64,12 +68,9 @@ def test_a_gain_under_other_conditions_is_widened_says_so_and_enables_nothing(
     tmp_path, changes, words
 ):
     found = torch_compile(tmp_path, experience(speedup=Range(1.9, 2.1), estimate=2.0, **changes))
-    assert found.outcome is not None
-    assert found.outcome.effect.basis is Basis.OTHER_CONDITIONS
-    assert words in found.outcome.effect.sentence
-    assert (found.outcome.effect.speedup.low, found.outcome.effect.speedup.high) == pytest.approx(
-        (1.0, 2.1)
-    )
+    effect = effect_of(found)
+    assert (effect.basis, words in effect.sentence) == (Basis.OTHER_CONDITIONS, True)
+    assert (effect.speedup.low, effect.speedup.high) == pytest.approx((1.0, 2.1))
     assert found.verdict is Verdict.BENCHMARK
 
 
@@ -79,11 +80,10 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
         experience(workload="mails", speedup=Range(1.6, 1.7), estimate=1.65),
     ]
     found = torch_compile(tmp_path, *others)
-    assert found.outcome is not None
-    assert found.outcome.effect.basis is Basis.SIMILAR
-    assert found.outcome.effect.speedup == Range(1.35, 1.7)
-    assert "2 of 2 were surely 1.10" in found.outcome.effect.sentence
-    assert "at a batch of 64, not 32" in found.outcome.effect.sentence
+    effect = effect_of(found)
+    assert (effect.basis, effect.speedup) == (Basis.SIMILAR, Range(1.35, 1.7))
+    assert "2 of 2 were surely 1.10" in effect.sentence
+    assert "at a batch of 64, not 32" in effect.sentence
     assert found.verdict is Verdict.BENCHMARK
     assert advise(known(tmp_path)).option("training-compiler").verdict is Verdict.ENABLE
     slower = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
@@ -96,8 +96,7 @@ def test_similar_workloads_stand_in_say_where_they_differ_and_enable_nothing(tmp
 )
 def test_what_differs_in_family_or_shapes_says_nothing(tmp_path, name, value):
     found = torch_compile(tmp_path, experience(workload="reviews", **{name: value}))
-    assert found.outcome is not None
-    assert found.outcome.effect.basis is Basis.PUBLISHED
+    assert effect_of(found).basis is Basis.PUBLISHED
 
 
 TOLD = 'runs_per_week = 3\nbottleneck = "compute"'
@@ -167,15 +166,13 @@ def test_what_the_gate_wrote_is_read_as_experience():
     verdict, seen = execution.judge(), observe(execution.experiment, execution.records)
     (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, seen, None)
     assert (found.workload, found.arm, found.option) == ("topics", "fast", "torch-compile")
-    assert (found.outcome, found.regression) == ("pass", None)
+    assert (found.outcome, found.regression, found.same_batch) == ("pass", None, True)
     assert found.speedup.low < 1.5 < found.speedup.high
     assert found.speedup.low < found.estimate < found.speedup.high
     assert found.compile_seconds is not None
-    assert found.same_batch
     timed = timing_of("k3v9x0qhw2ta", 1.0, seen)
     assert timed is not None
-    assert timed.steps > 0
-    assert timed.hours.low > 0
+    assert (timed.steps > 0, timed.hours.low > 0) == (True, True)
     execution = build_execution(worse_by=0.05)
     seen = observe(execution.experiment, execution.records)
     (worse,) = experiences_of("k3v9x0qhw2ta", 1.0, execution.judge(), seen, None)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compilegate.check.checking import Checked, check_paths
+from compilegate.check.checking import CheckResult, check_paths
 from compilegate.rules import COMPILERS
 
 SLOW_STEP = """
@@ -41,11 +41,11 @@ def notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def places(checked: Checked) -> list[tuple[str, int]]:
+def places(checked: CheckResult) -> list[tuple[str, int]]:
     """The findings of `sync-in-step` by file and line."""
     return [(each.path.name, each.line) for each in checked.findings if each.rule == "sync-in-step"]
 
 
-def check(folder: Path, *compilers: str, **scripts: str) -> Checked:
+def check(folder: Path, *compilers: str, **scripts: str) -> CheckResult:
     """Check scripts that are written into a folder first."""
     return check_paths([written(folder, **scripts)], compilers or COMPILERS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from compilegate.check.checking import Checked, check_paths
+from compilegate.check.checking import CheckResult, check_paths
 from compilegate.check.output import NOTHING, annotations_of, json_of, sarif_of, text_of
 from tests.check.folders import SLOW_STEP, check, notebook, written
 
@@ -18,7 +18,7 @@ IGNORED = SLOW_STEP.replace(".item()", ".item()  # compilegate: ignore[sync-in-s
 
 
 @pytest.fixture
-def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckResult:
     """A script, a notebook, a suppressed finding and a file that does not parse."""
     named = {"train": SLOW_STEP, "known": IGNORED, "broken": "def f(:\n", "no:th,in%g": SLOW_STEP}
     notebook(written(tmp_path, **named) / "train.ipynb", "x = 1\n", SLOW_STEP)
@@ -26,7 +26,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
     return check_paths([Path()], ("torch-compile",))
 
 
-def test_sarif_tells_rules_places_suppressions_and_what_was_not_read(checked: Checked) -> None:
+def test_sarif_tells_rules_places_suppressions_and_what_was_not_read(checked: CheckResult) -> None:
     document = json.loads(sarif_of(checked, "0.1.0"))
     jsonschema.Draft7Validator(SCHEMA).validate(document)
     (run,) = document["runs"]
@@ -53,7 +53,7 @@ def test_sarif_of_nothing_is_what_its_schema_allows(tmp_path: Path) -> None:
     assert (run["results"], note["message"]["text"]) == ([], NOTHING)
 
 
-def test_json_has_every_fact(checked: Checked) -> None:
+def test_json_has_every_fact(checked: CheckResult) -> None:
     document = json.loads(json_of(checked))
     rows = [each for each in document["findings"] if each["path"] == "train.ipynb"]
     finding = next(each for each in rows if each["rule"] == "sync-in-step")
@@ -66,7 +66,7 @@ def test_json_has_every_fact(checked: Checked) -> None:
     assert len(document["read"]["loops"]) == 4
 
 
-def test_an_annotation_is_one_line_that_github_can_take_apart(checked: Checked) -> None:
+def test_an_annotation_is_one_line_that_github_can_take_apart(checked: CheckResult) -> None:
     *lines, read, counted = annotations_of(checked).splitlines()
     (one,) = [line for line in lines if "file=train.py" in line and "sync-in-step" in line]
     assert one.startswith(
@@ -84,7 +84,7 @@ def test_a_script_cannot_give_the_workflow_a_command(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith("::stop") or "\r" in line] == []
 
 
-def test_text_tells_why_and_what_to_do_once_for_each_rule(checked: Checked) -> None:
+def test_text_tells_why_and_what_to_do_once_for_each_rule(checked: CheckResult) -> None:
     first, *lines, last = text_of(checked).splitlines()
     for place in ("train.py:11:18: warning: `loss.item()` reads", "train.ipynb: cell 2, line 11: "):
         assert any(line.startswith(place) for line in lines)

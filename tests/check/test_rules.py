@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.advice.rules import rules as advice_rules
-from compilegate.check.checking import Checked, check_paths
+from compilegate.check.checking import CheckResult, check_paths
 from compilegate.check.fixes import FIXES
 from compilegate.diagnose import profile
 from compilegate.job.evidence import record
@@ -137,7 +137,7 @@ def head(rule: Rule) -> dict[str, str]:
     }
 
 
-def checked(rule: Rule, heading: str, folder: Path) -> Iterator[Checked]:
+def checked(rule: Rule, heading: str, folder: Path) -> Iterator[CheckResult]:
     """The files under a heading, for each compiler that the rule concerns: those that begin with
     `# NAME.py` are one project, and each other one is a project of its own."""
     page = (PAGES / f"{rule.name}.md").read_text(encoding="utf-8")

@@ -176,11 +176,6 @@ def test_advice_fits_and_leaves_room(fitting: int) -> None:
     assert advised(fitting) < 8 or advised(fitting) % 8 == 0
 
 
-def test_nothing_fits_where_one_does_not() -> None:
-    found = largest_fitting(Memory(0).fits, first=6, most=64, tolerance=0.1)
-    assert found == Bracket(fitting=0, too_large=1)
-
-
 def test_it_stops_where_the_rest_is_within_the_tolerance() -> None:
     memory = Memory(1000)
     found = largest_fitting(memory.fits, first=512, most=4096, tolerance=0.1)

@@ -20,7 +20,7 @@ LAZY = ("xla", TRAINING_COMPILER, "neuron")
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """A place where a rule does not hold."""
 
     node: ast.AST
@@ -28,7 +28,7 @@ class Found:
     severity: Severity | None = None  # where this place is graver, or less grave, than the rule
 
 
-Find = Callable[["View"], Iterator[Found]]
+Find = Callable[["View"], Iterator[Match]]
 
 
 class Analysis:
@@ -101,12 +101,10 @@ class View:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps whose loop or method is in this script."""
         return [step for step in self.analysis.steps.found if step.script is self.script]
 
     @cached_property
     def compiled(self) -> list[Compiled]:
-        """The uses of torch.compile in this script."""
         return [each for each in self.analysis.regions.found if each.script is self.script]
 
     @cached_property
@@ -131,7 +129,6 @@ class View:
     # What an expression is.
 
     def kind(self, node: ast.expr) -> Kind:
-        """What an expression is."""
         return self.analysis.values.kind(self.script, node)
 
     def is_tensor(self, node: ast.expr) -> bool:
@@ -157,43 +154,43 @@ class View:
                 if not re.search(r"val|test|eval|predict", names.lower()):
                     yield call
 
-    def made(self, node: ast.expr) -> list[ast.Call]:
+    def source_calls(self, node: ast.expr) -> list[ast.Call]:
         """The calls that a value may come from."""
-        return [call for _, call in self.analysis.values.made(self.script, node)]
+        return [call for _, call in self.analysis.values.source_calls(self.script, node)]
 
-    def settled(self, node: ast.expr | None) -> ast.expr | None:
+    def resolved(self, node: ast.expr | None) -> ast.expr | None:
         """The one expression that a value comes from; the value itself where there are several."""
         found = self.analysis.values.origins(self.script, node) if node is not None else []
         only = found[0].node if len(found) == 1 else node
         return only if isinstance(only, ast.expr) else node
 
-    def given(self, call: ast.Call) -> dict[str, ast.expr] | None:
+    def keywords_of(self, call: ast.Call) -> dict[str, ast.expr] | None:
         """Every keyword that a call may be given, `**options` included; None where that is hidden.
 
         What a dictionary only gets under a condition counts as given.
         """
         found: dict[str, ast.expr] = {}
         for word in call.keywords:
-            inner = self.held(word.value) if word.arg is None else {word.arg: word.value}
+            inner = self.entries_of(word.value) if word.arg is None else {word.arg: word.value}
             if inner is None:
                 return None
             found.update(inner)
         return found
 
-    def held(self, node: ast.expr) -> dict[str, ast.expr] | None:
+    def entries_of(self, node: ast.expr) -> dict[str, ast.expr] | None:
         """What a dictionary may hold, from where it is made and changed; None where hidden."""
         found: dict[str, ast.expr] = {}
         parts: list[dict[str, ast.expr] | None] = []
         for origin in self.analysis.values.origins(self.script, node):
             made = origin.node
             if isinstance(made, ast.Call) and origin.script.called(made) == "builtins.dict":
-                parts.append(self.given(made))
+                parts.append(self.keywords_of(made))
                 continue
             if not isinstance(made, ast.Dict):
                 return None
             for key, value in zip(made.keys, made.values, strict=True):
                 written_out = {str(key.value): value} if isinstance(key, ast.Constant) else None
-                parts.append(self.held(value) if key is None else written_out)
+                parts.append(self.entries_of(value) if key is None else written_out)
         if isinstance(node, ast.Name):  # options["drop_last"] = True, options.update(...)
             for other in ast.walk(self.script.source.tree):
                 match other:
@@ -202,7 +199,7 @@ class View:
                             parts.append({str(other.slice.value): other})
                     case ast.Call(func=ast.Attribute(attr="update", value=ast.Name(id=name))):
                         if name == node.id:
-                            parts.append(self.held(other.args[0]) if other.args else None)
+                            parts.append(self.entries_of(other.args[0]) if other.args else None)
         for part in parts:
             if part is None:
                 return None

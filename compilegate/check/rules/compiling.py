@@ -15,9 +15,9 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import Found, View, written
+from compilegate.check.rules.base import Match, View, written
 from compilegate.check.steps import Compiled
-from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Origin, Values, handed_back
+from compilegate.check.values import HANDS_BACK, WRAPPERS, Kind, Provenance, Values, handed_back
 
 _WRAPS = ("torch.nn.parallel.DistributedDataParallel",
           "torch.distributed.fsdp.FullyShardedDataParallel")  # fmt: skip
@@ -27,7 +27,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float", "double"})
 def compiled_as(view: View, node: ast.expr, *, wrapped: bool = True) -> Compiled | None:
     """The use of torch.compile that gave a module; in a wrapper around it too, if `wrapped`."""
 
-    def inner(origin: Origin) -> list[Origin]:
+    def inner(origin: Provenance) -> list[Provenance]:
         made, given = origin.node, None
         if isinstance(made, ast.Attribute) and made.attr == "module":
             given = made.value
@@ -37,10 +37,10 @@ def compiled_as(view: View, node: ast.expr, *, wrapped: bool = True) -> Compiled
                 given = owner_of(made)
             elif last in HANDS_BACK or (wrapped and origin.script.called(made) in WRAPPERS):
                 given = handed_back(made, origin.path)
-        return [] if given is None else [Origin(origin.script, given)]
+        return [] if given is None else [Provenance(origin.script, given)]
 
     results, values = view.analysis.regions.results, view.analysis.values
-    found = values.through(Origin(view.script, node), inner) if results else []
+    found = values.through(Provenance(view.script, node), inner) if results else []
     compiled = next((results[each.node] for each in found if each.node in results), None)
     return compiled if compiled is not None and _is_module(compiled, values) else None
 
@@ -50,28 +50,28 @@ def _is_module(compiled: Compiled, values: Values) -> bool:
     target, script = compiled.target, compiled.script
     if not isinstance(target, ast.expr) or script.function(target) is not None:
         return False
-    made = (script.called(each) for _, each in values.made(script, target))
+    made = (script.called(each) for _, each in values.source_calls(script, target))
     of_package = any(re.search(r"(?:^|\.)[A-Z]\w*$", each) for each in made)  # a class of a package
     return compiled.sort == "in place" or of_package or values.kind(script, target) is Kind.MODEL
 
 
-def compiled_discarded(view: View) -> Iterator[Found]:
+def compiled_discarded(view: View) -> Iterator[Match]:
     """The compiled result is thrown away, or what fails to compile is passed over."""
     for compiled in view.compiled:
         call, target = compiled.result, written(compiled.target)
         outer = view.script.parent(call) if compiled.sort == "call" else None
         match outer:
             case ast.Expr():
-                yield Found(call, f"the result is not kept: `{target}` stays as it was")
+                yield Match(call, f"the result is not kept: `{target}` stays as it was")
             case ast.Assign(targets=[ast.Name(id="self" | "cls" as own)]):
-                yield Found(call, f"`{own}` is a local name: the object itself stays as it was")
+                yield Match(call, f"`{own}` is a local name: the object itself stays as it was")
             case ast.Assign(targets=[ast.Name() as name]) if not _runs(view, name, outer):
-                yield Found(call, f"`{name.id}` is never used: `{target}` goes on uncompiled")
+                yield Match(call, f"`{name.id}` is never used: `{target}` goes on uncompiled")
     for node in ast.walk(view.script.source.tree):
         if isinstance(node, ast.Assign) and is_constant(node.value, True):
             names = [view.script.name(each) for each in node.targets]
             if any(each.endswith("_dynamo.config.suppress_errors") for each in names):
-                yield Found(node, "what cannot be compiled runs eagerly without a word")
+                yield Match(node, "what cannot be compiled runs eagerly without a word")
 
 
 def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
@@ -90,7 +90,7 @@ def _runs(view: View, name: ast.Name, statement: ast.Assign) -> bool:
     return False
 
 
-def compile_order(view: View) -> Iterator[Found]:
+def compile_order(view: View) -> Iterator[Match]:
     """The compiled module is moved, cast or wrapped afterwards."""
     if not view.analysis.regions.found:
         return
@@ -103,9 +103,9 @@ def compile_order(view: View) -> Iterator[Found]:
                 hands = [each for place, each in callers if place is view.script
                          and any(compiled_as(view, x) for x in each.args)]  # fmt: skip
                 message = f"the model is compiled before it is wrapped in {name.rsplit('.', 1)[-1]}"
-                yield Found([call, *hands][-1], message)
+                yield Match([call, *hands][-1], message)
         elif last_name(call.func) in _MOVES and _compiled_before(view, owner, call):
-            yield Found(call, f"`{written(call, 32)}` comes after the model was compiled")
+            yield Match(call, f"`{written(call, 32)}` comes after the model was compiled")
 
 
 def _compiled_before(view: View, owner: ast.expr | None, call: ast.Call) -> bool:
@@ -121,13 +121,13 @@ def _compiled_before(view: View, owner: ast.expr | None, call: ast.Call) -> bool
     return any(x.script is script and script.function_around(x.node) is here for x in before)
 
 
-def orig_mod_keys(view: View) -> Iterator[Found]:
+def orig_mod_keys(view: View) -> Iterator[Match]:
     """The keys of what is saved carry the name of the wrapper."""
     if not view.analysis.regions.found or "_orig_mod" in view.analysis.words:
         return
     for call, owner in view.methods("state_dict"):
         if _is_saved(view, call) and compiled_as(view, owner) is not None:
-            yield Found(call, f"the keys of `{written(call)}` begin with `_orig_mod.`")
+            yield Match(call, f"the keys of `{written(call)}` begin with `_orig_mod.`")
 
 
 _SAVES = re.compile(
@@ -166,7 +166,7 @@ _HOUSEKEEPING = re.compile(
 )
 
 
-def past_the_wrapper(view: View) -> Iterator[Found]:
+def past_the_wrapper(view: View) -> Iterator[Match]:
     """A method of a compiled module runs the original, uncompiled."""
     regions = view.analysis.regions.found
     in_place = {written(each.target) for each in regions if each.sort == "in place"}
@@ -176,14 +176,14 @@ def past_the_wrapper(view: View) -> Iterator[Found]:
             continue
         original = last == "forward" and written(owner) in in_place
         if original or compiled_as(view, owner) is not None:
-            yield Found(call, f"`{written(call.func)}` runs the module without what was compiled")
+            yield Match(call, f"`{written(call.func)}` runs the module without what was compiled")
 
 
-def recompiles(view: View) -> Iterator[Found]:
+def recompiles(view: View) -> Iterator[Match]:
     """torch.compile is called again and again, or its update is made for a rate that changes."""
     for compiled in view.compiled:
         if compiled.sort != "in place" and _again(view, compiled):
-            yield Found(compiled.node, "torch.compile is called again each time")
+            yield Match(compiled.node, "torch.compile is called again each time")
     names = {"lambdalr", "onecyclelr", "cosineannealinglr", "steplr"} & view.analysis.words
     if not names and not any("lr_scheduler" in name for name in view.script.calls_by_name):
         return
@@ -193,11 +193,11 @@ def recompiles(view: View) -> Iterator[Found]:
         owners = [owner_of(call) for call in updates]
         if isinstance(compiled.target, ast.Attribute) and compiled.target.attr == "step":
             owners.append(compiled.target.value)
-        for made in (x for owner in owners if owner is not None for x in view.made(owner)):
+        for made in (x for owner in owners if owner is not None for x in view.source_calls(owner)):
             rate = keyword(made, "lr")
-            fixed = rate is None or isinstance(view.settled(rate), ast.Constant)
+            fixed = rate is None or isinstance(view.resolved(rate), ast.Constant)
             if fixed and view.kind(made) is Kind.OPTIMIZER:
-                yield Found(made, "the compiled update is made for one value of the rate")
+                yield Match(made, "the compiled update is made for one value of the rate")
 
 
 def _again(view: View, compiled: Compiled) -> bool:

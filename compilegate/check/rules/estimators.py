@@ -16,8 +16,8 @@ from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import default_batch_size, is_tested, tested_models
 from compilegate.check.names import Script, is_constant, keyword, last_name
-from compilegate.check.rules.base import TRAINING_COMPILER, Found, View
-from compilegate.check.values import Origin
+from compilegate.check.rules.base import TRAINING_COMPILER, Match, View
+from compilegate.check.values import Provenance
 from compilegate.job.contract import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 from compilegate.rules import Severity
 
@@ -45,18 +45,18 @@ class Estimator:
     @property
     def compiler(self) -> ast.Call | None:
         """The `TrainingCompilerConfig(...)` that is on; None without the compiler."""
-        config = self.view.settled(self.given.get("compiler_config"))
+        config = self.view.resolved(self.given.get("compiler_config"))
         if not isinstance(config, ast.Call) or last_name(config.func) != "TrainingCompilerConfig":
             return None
         return None if is_constant(keyword(config, "enabled"), False) else config
 
     def text(self, name: str) -> str:
         """The text of an argument; "" where it is not written in the script."""
-        return _text(self.view.settled(self.given.get(name)))
+        return _text(self.view.resolved(self.given.get(name)))
 
     def number(self, name: str) -> int | None:
         """The number given for an argument."""
-        value = self.view.settled(self.given.get(name))
+        value = self.view.resolved(self.given.get(name))
         return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
 
     def parameter(self, *names: str) -> ast.expr | None:
@@ -66,21 +66,20 @@ class Estimator:
 
     def written(self, *names: str) -> str:
         """A hyperparameter as it is written, with names followed."""
-        value = self.view.settled(self.parameter(*names))
+        value = self.view.resolved(self.parameter(*names))
         if isinstance(value, ast.Constant):
             return str(value.value)
         return "" if value is None else ast.unparse(value)
 
-    def finding(self, message: str, given: str | ast.expr | None = None) -> Found:
+    def finding(self, message: str, given: str | ast.expr | None = None) -> Match:
         """A finding at an argument or a hyperparameter; at the estimator where it is not given."""
         node = self.given.get(given) if isinstance(given, str) else given
         where = node if node is not None and self.view.script.parent(node) else self.call
-        return Found(where, message)
+        return Match(where, message)
 
     @property
     def distribution(self) -> list[str]:
-        """The keys of `distribution`."""
-        given = self.view.settled(self.given.get("distribution"))
+        given = self.view.resolved(self.given.get("distribution"))
         return [_text(each) for each in given.keys] if isinstance(given, ast.Dict) else []
 
     @property
@@ -117,16 +116,15 @@ def _text(node: ast.expr | None) -> str:
 
 
 def estimators(view: View) -> Iterator[Estimator]:
-    """Every estimator of a framework."""
     for call in view.script.calls if view.script.uses("sagemaker") else ():
         name = view.script.called(call)
         last = name.rsplit(".", 1)[-1]
         if name.startswith("sagemaker.") and last in ("HuggingFace", "PyTorch", "TensorFlow"):
-            given = view.given(call)
+            given = view.keywords_of(call)
             whole = given is not None
             given = given or {word.arg: word.value for word in call.keywords if word.arg}
             set_ = given.get("hyperparameters")
-            held = {} if set_ is None else view.held(set_)
+            held = {} if set_ is None else view.entries_of(set_)
             every = whole and held is not None
             yield Estimator(view, call, last, given, whole, held or {}, every)
 
@@ -164,14 +162,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-@cache
-def _first_with_pytorchxla() -> tuple[int, ...]:
-    """The first PyTorch whose image takes that distribution; before, a launcher starts scripts."""
-    stacks = compilers()[TRAINING_COMPILER].stacks
-    return min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
-
-
-def compiler_job(view: View) -> Iterator[Found]:
+def compiler_job(view: View) -> Iterator[Match]:
     """The job cannot train with Training Compiler as it is written."""
     for each in compiled_estimators(view):
         not_on = "Training Compiler does not run on"
@@ -190,11 +181,17 @@ def compiler_job(view: View) -> Iterator[Found]:
             yield from _started_wrongly(each)
 
 
-def _started_wrongly(each: Estimator) -> Iterator[Found]:
+def _started_wrongly(each: Estimator) -> Iterator[Match]:
     """The processes of a PyTorch job are not started as Training Compiler needs it."""
     version = _numbers(each.text("pytorch_version") or each.text("framework_version"))[:2]
     other = [name for name in each.distribution if name != "pytorchxla"]
-    launched = () < version < _first_with_pytorchxla()
+    # Images before the first that distributes by pytorchxla start scripts by a launcher.
+    stacks = compilers()[TRAINING_COMPILER].stacks
+    launched = (
+        ()
+        < version
+        < min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
+    )
     instance = instance_of(each.text("instance_type"))
     several = instance is not None and instance.accelerators > 1
     script = each.started
@@ -216,7 +213,7 @@ def _started_wrongly(each: Estimator) -> Iterator[Found]:
         yield each.finding(f"{name} imports Transformers, which the image does not have", entry)
 
 
-def compiler_nodes(view: View) -> Iterator[Found]:
+def compiler_nodes(view: View) -> Iterator[Match]:
     """Several instances exchange gradients over a slow network."""
     for each in compiled_estimators(view):
         count = each.number("instance_count")
@@ -226,27 +223,27 @@ def compiler_nodes(view: View) -> Iterator[Found]:
             yield each.finding(f"{count} instances without EFA", "instance_type")
 
 
-def debugged(view: View) -> Iterator[Found]:
+def debugged(view: View) -> Iterator[Match]:
     """Debugger, Profiler or the compiler's debug mode is on; `debugging-on` tells it."""
     for each in compiled_estimators(view):
         debug = None if each.compiler is None else keyword(each.compiler, "debug")
         key = each.hyperparameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)
         for given in (debug, key):
             if given is not None and is_constant(given, True, "True", "true"):
-                yield Found(given, "Training Compiler is in debug mode")
+                yield Match(given, "Training Compiler is in debug mode")
         watchers = ("profiler_config", "rules", "debugger_hook_config")
         for name in watchers:
             if name in each.given and not is_constant(each.given[name], False, None):
                 yield each.finding(f"`{name}` is on", name)
         if each.whole and not {"disable_profiler", *watchers} & set(each.given):
             message = "SageMaker watches the job unless Debugger and Profiler are turned off"
-            yield Found(each.call, message, Severity.NOTE)
+            yield Match(each.call, message, Severity.NOTE)
 
 
 # ---- models, batches and rates
 
 
-def untested(view: View) -> Iterator[Found]:
+def untested(view: View) -> Iterator[Match]:
     """AWS's table of tested models has nothing on a model or an instance."""
     for each in compiled_estimators(view):
         name, instance = each.written(*_MODELS), each.text("instance_type")
@@ -261,7 +258,7 @@ def untested(view: View) -> Iterator[Found]:
         first: dict[str, ast.Call] = {}
         for call, owner in view.methods("from_pretrained"):
             first.setdefault(_loaded(view, call, owner), call)
-        yield from (Found(first[x], _nothing_on(x)) for x in first if _is_untested(x))
+        yield from (Match(first[x], _nothing_on(x)) for x in first if _is_untested(x))
 
 
 def _nothing_on(what: str) -> str:
@@ -293,14 +290,14 @@ def _loaded(view: View, call: ast.Call, owner: ast.expr) -> str:
     if not name.startswith("transformers.") or not re.search(r"Model$|For[A-Z]\w*$", name):
         return ""
     given = call.args[0] if call.args else keyword(call, "pretrained_model_name_or_path")
-    settled = view.settled(given)
+    settled = view.resolved(given)
     if isinstance(settled, ast.Attribute):  # args.model, with the default of its option
         option = view.script.options.get(settled.attr)
         settled = keyword(option, "default") if option is not None else None
     return _text(settled)
 
 
-def batch_not_raised(view: View) -> Iterator[Found]:
+def batch_not_raised(view: View) -> Iterator[Match]:
     """The compiled job keeps the batch of the job without the compiler."""
     jobs = [each for each in compiled_estimators(view) if each.on_pytorch]
     native = [each for each in estimators(view) if each.compiler is None]
@@ -354,7 +351,7 @@ def _less_than_tested(each: Estimator, batch: int) -> str:
     return message if batch <= before[0] < fitted[0] else ""
 
 
-def rate_not_scaled(view: View) -> Iterator[Found]:
+def rate_not_scaled(view: View) -> Iterator[Match]:
     """The batch grew, by the compiler or by more processes, and the learning rate did not."""
     native = [each for each in estimators(view) if each.compiler is None]
     for each in compiled_estimators(view):
@@ -369,7 +366,7 @@ def rate_not_scaled(view: View) -> Iterator[Found]:
             yield from _rate_of_one(view, each, batch, rate)
 
 
-def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator[Found]:
+def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator[Match]:
     """Whether a rate is that of the job without the compiler, or of one GPU."""
     batches = {value for _, value in _called_native(view.script, "batch")}
     rates = {value: name for name, value in _called_native(view.script, "rate|lr")}
@@ -389,7 +386,7 @@ def _rate_of_one(view: View, each: Estimator, batch: str, rate: str) -> Iterator
         yield each.finding("the learning rate does not grow with the processes", given)
 
 
-def preprocessing_workers(view: View) -> Iterator[Found]:
+def preprocessing_workers(view: View) -> Iterator[Match]:
     """One process prepares the data before training begins."""
     for each in compiled_estimators(view):
         given, count = each.parameter(_WORKERS), each.written(_WORKERS)
@@ -402,10 +399,10 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
         for call, owner in view.methods("map"):
             alone = (call.args or keyword(call, "function")) and len(call.args) <= 2
             passed_on = any(word.arg is None for word in call.keywords)
-            workers = view.settled(keyword(call, "num_proc"))
+            workers = view.resolved(keyword(call, "num_proc"))
             one = workers is None or is_constant(workers, None, 0, 1)
             if alone and not passed_on and one and _of_dataset(view, owner):
-                yield Found(call, "`map` prepares the data in one process")
+                yield Match(call, "`map` prepares the data in one process")
 
 
 def _takes_the_option(each: Estimator) -> bool:
@@ -428,14 +425,14 @@ _LOADS = re.compile(r"datasets\.(?:load_dataset|load_from_disk|(?:Dataset|Datase
 
 def _of_dataset(view: View, node: ast.expr) -> bool:
     """Whether a value comes from a dataset of Hugging Face's that is read as a whole."""
-    for origin in view.analysis.values.through(Origin(view.script, node), _owner):
+    for origin in view.analysis.values.through(Provenance(view.script, node), _owner):
         made = origin.node
         if isinstance(made, ast.Call) and _LOADS.match(origin.script.called(made)):
             return not is_constant(keyword(made, "streaming"), True)
     return False
 
 
-def _owner(origin: Origin) -> list[Origin]:
+def _owner(origin: Provenance) -> list[Provenance]:
     made = origin.node.func if isinstance(origin.node, ast.Call) else origin.node
     inner = made.value if isinstance(made, ast.Attribute | ast.Subscript) else None
-    return [] if inner is None else [Origin(origin.script, inner)]
+    return [] if inner is None else [Provenance(origin.script, inner)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.names import is_constant, keyword, last_name
-from compilegate.check.rules.base import LAZY, Found, View, written
+from compilegate.check.rules.base import LAZY, Match, View, written
 from compilegate.check.rules.step import trainer_arguments, trainer_options
 from compilegate.rules import Severity
 
@@ -21,17 +21,18 @@ _EVALUATES = re.compile(
 )
 
 
-def varying_shapes(view: View) -> Iterator[Found]:
+def varying_shapes(view: View) -> Iterator[Match]:
     """What makes the batches differ in shape from step to step."""
     if not view.analysis.steps.found or _covered(view):
         return
     for call in view.script.calls:
-        message = "" if _in_evaluation(view, call) else _varies(view, call)
+        around = (x for x in view.script.ancestors(call) if isinstance(x, ast.FunctionDef))
+        message = "" if any(_EVALUATES.match(x.name) for x in around) else _varies(view, call)
         if message:
             rounded = keyword(call, "pad_to_multiple_of") is not None
-            collator = view.settled(keyword(call, "collate_fn"))
+            collator = view.resolved(keyword(call, "collate_fn"))
             made = isinstance(collator, ast.Call) and view.script.parent(collator) is not None
-            yield Found(
+            yield Match(
                 collator if collator and made else call, message, Severity.NOTE if rounded else None
             )
     for node in ast.walk(view.script.source.tree):
@@ -41,11 +42,11 @@ def varying_shapes(view: View) -> Iterator[Found]:
             given = node.value  # group_by_length: bool = field(default=True)
             given = keyword(given, "default") if isinstance(given, ast.Call) else given
         if is_constant(given, True):
-            yield Found(where, "`group_by_length` makes batches of several lengths")
+            yield Match(where, "`group_by_length` makes batches of several lengths")
     for loop in view.script.loops:
         if (view.each_step(loop) or view.region(loop) is not None) and _over_a_length(view, loop):
             over = loop.test if isinstance(loop, ast.While) else loop.iter
-            yield Found(over, f"how often `{written(over)}` turns depends on the input's shape")
+            yield Match(over, f"how often `{written(over)}` turns depends on the input's shape")
 
 
 def _covered(view: View) -> bool:
@@ -60,7 +61,7 @@ def _varies(view: View, call: ast.Call) -> str:
     """How a call makes shapes that vary from batch to batch; "" where it does not."""
     name = view.script.called(call)
     last = name.rsplit(".", 1)[-1] or last_name(call.func)
-    padding = view.settled(keyword(call, "padding"))
+    padding = view.resolved(keyword(call, "padding"))
     if last in _COLLATORS:
         if padding is None and last == "DataCollatorWithPadding" and len(call.args) > 1:
             padding = call.args[1]
@@ -108,7 +109,7 @@ def _is_tokenizer(view: View, call: ast.Call) -> bool:
     called = call.func
     if isinstance(called, ast.Attribute) and called.attr in ("pad", "batch_encode_plus", "encode"):
         called = called.value
-    made = (ast.unparse(each.func) for each in view.made(called))
+    made = (ast.unparse(each.func) for each in view.source_calls(called))
     named = _TOKENIZER.search(last_name(called))
     return bool(named) or any(re.search(r"Tokenizer|Processor", each) for each in made)
 
@@ -121,12 +122,6 @@ def _by_itself(view: View, call: ast.Call) -> bool:
     mapped = [x for x, _ in view.methods("map") if any(last_name(y) == name for y in x.args)]
     at_once = any(is_constant(keyword(each, "batch_size"), None, -1) for each in mapped)
     return at_once or any(isinstance(each.place, ast.comprehension) for each in bound)
-
-
-def _in_evaluation(view: View, call: ast.Call) -> bool:
-    """Whether it stands in a function that only evaluates."""
-    around = (x for x in view.script.ancestors(call) if isinstance(x, ast.FunctionDef))
-    return any(_EVALUATES.match(each.name) for each in around)
 
 
 def _collates(view: View, call: ast.Call) -> bool:
@@ -167,7 +162,7 @@ def _images(view: View, steps: ast.expr) -> str:
     if len(calls) < len(parts) or re.search(r"Crop|Pad\b|Lambda", names):
         return ""
     for each in calls:
-        size = view.settled(each.args[0] if each.args else keyword(each, "size"))
+        size = view.resolved(each.args[0] if each.args else keyword(each, "size"))
         one = isinstance(size, ast.Constant) and isinstance(size.value, int)
         single = isinstance(size, ast.Tuple | ast.List) and len(size.elts) == 1
         if last_name(each.func) == "Resize" and (one or single):
@@ -205,7 +200,7 @@ def _is_length(view: View, node: ast.AST) -> bool:
 # ---- the last batch
 
 
-def ragged_last_batch(view: View) -> Iterator[Found]:
+def ragged_last_batch(view: View) -> Iterator[Match]:
     """The last batch of an epoch is smaller than the others."""
     lazy = any(each in LAZY for each in view.compilers)
     joined = view.analysis.joined(view.script)
@@ -216,36 +211,34 @@ def ragged_last_batch(view: View) -> Iterator[Found]:
         return
     grave = None if view.xla or graphs or view.only_lazy else Severity.NOTE
     for call in view.loaders:
-        given = view.given(call)
-        if given is None or len(call.args) > 8 or "batch_sampler" in given or _of_one(call, given):
+        given = view.keywords_of(call)
+        if given is None or len(call.args) > 8 or "batch_sampler" in given:
+            continue
+        size = given.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
+        if size is None or is_constant(size, 1, None):  # batches of one example
             continue
         if _keeps(view, given.get("drop_last")) and not _even(view, given):
-            yield Found(call, "the training loader keeps a smaller last batch", grave)
+            yield Match(call, "the training loader keeps a smaller last batch", grave)
     for call, given in trainer_options(view):
         if _keeps(view, given.get("dataloader_drop_last")):
-            yield Found(call, "the Trainer keeps a smaller last batch", grave)
+            yield Match(call, "the Trainer keeps a smaller last batch", grave)
     for call in view.tensorflow_data("batch", "padded_batch"):
         if keyword(call, "drop_remainder") is None and len(call.args) < 2:
-            yield Found(call, "the training data keep a smaller last batch")
+            yield Match(call, "the training data keep a smaller last batch")
 
 
 def _keeps(view: View, dropped: ast.expr | None) -> bool:
-    return dropped is None or is_constant(view.settled(dropped), False)
+    return dropped is None or is_constant(view.resolved(dropped), False)
 
 
 def _records(view: View, mode: ast.expr | None) -> bool:
     """Whether a mode of torch.compile asks for CUDA graphs."""
-    return is_constant(view.settled(mode), "reduce-overhead", "max-autotune")
-
-
-def _of_one(call: ast.Call, given: dict[str, ast.expr]) -> bool:
-    size = given.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
-    return size is None or is_constant(size, 1, None)
+    return is_constant(view.resolved(mode), "reduce-overhead", "max-autotune")
 
 
 def _even(view: View, given: dict[str, ast.expr]) -> bool:
     """Whether the sampler of the script's own makes even batches, or draws without end."""
-    sampler = view.settled(given.get("sampler"))
+    sampler = view.resolved(given.get("sampler"))
     name = last_name(sampler.func) if isinstance(sampler, ast.Call) else ""
     if isinstance(sampler, ast.Call) and name == "DistributedSampler":
         return is_constant(keyword(sampler, "drop_last"), True)

@@ -15,7 +15,7 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import Found, View, written
+from compilegate.check.rules.base import Match, View, written
 from compilegate.check.rules.estimators import debugged
 from compilegate.check.values import Kind
 from compilegate.rules import Severity
@@ -33,7 +33,7 @@ _RECORDING = frozenset({"log_metric", "log_metrics", "set_postfix",
                         "set_description", "set_postfix_str", "print", "summary"})  # fmt: skip
 
 
-def sync_in_step(view: View) -> Iterator[Found]:
+def sync_in_step(view: View) -> Iterator[Match]:
     """The host waits for a value of the device in each step, or a compiled graph ends at one."""
     reads: dict[ast.AST, str] = {
         x: message for x in view.script.calls if (message := _reads(view, x))
@@ -53,16 +53,16 @@ def sync_in_step(view: View) -> Iterator[Found]:
 _PRINTED = "prints or records a tensor, and waits for its value"
 
 
-def _wait_found(view: View, call: ast.Call, message: str) -> Iterator[Found]:
+def _wait_found(view: View, call: ast.Call, message: str) -> Iterator[Match]:
     region = view.region(call)
     if region is not None and not _guarded(view, call):
         surely = region.functions and region.functions[0].node is view.script.function_around(call)
         whole = is_constant(region.options.get("fullgraph"), True) and bool(surely)
         where = "in a region compiled with `fullgraph`" if whole else "inside a compiled region"
         message = f"`{written(call)}` {message} {where}"
-        yield Found(call, message, Severity.ERROR if whole else None)
+        yield Match(call, message, Severity.ERROR if whole else None)
     elif region is None and view.each_step(call):
-        yield Found(call, f"`{written(call)}` {message} in each step")
+        yield Match(call, f"`{written(call)}` {message} in each step")
 
 
 def _reads(view: View, call: ast.Call) -> str:
@@ -155,7 +155,7 @@ def _ends_a_graph(view: View, call: ast.Call) -> bool:
         return True
     if last not in _LOGGING or owner is None:
         return False
-    made = {last_name(each.func) for each in view.made(owner)}
+    made = {last_name(each.func) for each in view.source_calls(owner)}
     return name.startswith("logging.") or bool(made & {"getLogger", "get_logger"})
 
 
@@ -183,19 +183,19 @@ _FLAGS = r"is_compiling|is_scripting|is_tracing|onnx|debug|verbose|%"
 # ---- code and shapes that depend on values
 
 
-def data_dependent(view: View) -> Iterator[Found]:
+def data_dependent(view: View) -> Iterator[Match]:
     """What runs next, or how large a result is, depends on the values of a tensor."""
     for node in ast.walk(view.script.source.tree):
         match node:
             case ast.Call() | ast.Subscript():
                 if _runs(view, node) and _sized_by_values(view, node):
-                    yield Found(node, f"the shape of `{written(node)}` depends on values")
+                    yield Match(node, f"the shape of `{written(node)}` depends on values")
             case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
                 tests = _tests(node.test) if _runs(view, node) else ()
                 tensor = next((each for each in tests if _is_value(view, each)), None)
                 if tensor is not None:
                     message = f"`{written(tensor)}` decides by a tensor's value what runs"
-                    yield Found(node.test, message)
+                    yield Match(node.test, message)
 
 
 def _runs(view: View, node: ast.AST) -> bool:
@@ -293,19 +293,19 @@ _SAVING = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_w
 _FEWEST_STEPS = 10
 
 
-def too_often(view: View) -> Iterator[Found]:
+def too_often(view: View) -> Iterator[Match]:
     """What now and then would do is done in each step."""
     for call in view.script.calls:
         last = last_name(call.func)
         saves = last in _SAVING or view.script.called(call) in _SAVES
         host = last == "evaluate" and view.kind(call.func) is Kind.HOST
         if saves and not host and view.each_step(call) and not _conditional(view, call):
-            yield Found(call, f"`{written(call.func)}` runs in each step")
+            yield Match(call, f"`{written(call.func)}` runs in each step")
     for call in trainer_arguments(view):
         for name in ("logging_steps", "save_steps", "eval_steps"):
-            value = view.settled(keyword(call, name))
+            value = view.resolved(keyword(call, name))
             if value is not None and is_constant(value, *range(1, _FEWEST_STEPS)):
-                yield Found(keyword(call, name) or call, f"`{name}` is {ast.unparse(value)}")
+                yield Match(keyword(call, name) or call, f"`{name}` is {ast.unparse(value)}")
 
 
 def _conditional(view: View, call: ast.Call) -> bool:
@@ -331,7 +331,7 @@ def trainer_arguments(view: View) -> Iterator[ast.Call]:
 def trainer_options(view: View) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
     """The same with what they are given, where all of that is known."""
     for call in trainer_arguments(view):
-        given = view.given(call)
+        given = view.keywords_of(call)
         if given is not None and call.keywords:
             yield call, given
 
@@ -347,7 +347,7 @@ _DEBUGGERS = {
 }  # fmt: skip
 
 
-def debugging_on(view: View) -> Iterator[Found]:
+def debugging_on(view: View) -> Iterator[Match]:
     """A profiler or a debug mode looks at every operation while the model trains."""
     for does, names in _DEBUGGERS.items():
         for call in view.script.calls_of(*names) if view.steps else ():
@@ -357,50 +357,50 @@ def debugging_on(view: View) -> Iterator[Found]:
             scheduled = keyword(call, "schedule") is not None
             optional = view.script.around(call, ast.If, ast.IfExp) is not None
             if not (off or scheduled or optional):
-                yield Found(call, f"`{written(call.func)}` {does}")
+                yield Match(call, f"`{written(call.func)}` {does}")
     for call in trainer_arguments(view):
         debug = keyword(call, "debug")
         if debug is not None and not is_constant(debug, "", None):
-            yield Found(debug, "`debug` of the training arguments is on")
+            yield Match(debug, "`debug` of the training arguments is on")
     yield from debugged(view)
 
 
 # ---- data, devices, precision, updates
 
 
-def loader_workers(view: View) -> Iterator[Found]:
+def loader_workers(view: View) -> Iterator[Match]:
     """The batches are read between the steps, in the process that trains."""
     for call in view.loaders:
-        given = view.given(call)
+        given = view.keywords_of(call)
         if given is None or len(call.args) > 5 or _ready(view, call):
             continue
         if _is_off(view, given.get("num_workers")):
-            yield Found(call, "the loader reads its batches in the process that trains")
+            yield Match(call, "the loader reads its batches in the process that trains")
     yield from _tensorflow_data(view)
     for call, given in trainer_options(view):
         runs = any(step.sort == "call" for step in view.analysis.steps.found)
         if runs and _is_off(view, given.get("dataloader_num_workers")):
-            yield Found(call, "the Trainer reads its batches in the process that trains")
+            yield Match(call, "the Trainer reads its batches in the process that trains")
 
 
 def _is_off(view: View, workers: ast.expr | None) -> bool:
-    return workers is None or is_constant(view.settled(workers), 0)
+    return workers is None or is_constant(view.resolved(workers), 0)
 
 
-def _tensorflow_data(view: View) -> Iterator[Found]:
+def _tensorflow_data(view: View) -> Iterator[Match]:
     """tf.data that is mapped in one thread, or not prefetched."""
     if not any(view.script.calls_by_last.get(each) for each in ("fit", "GradientTape")):
         return
     mapped = [call for call in view.tensorflow_data("map") if len(call.args) < 2]
     alone = [call for call in mapped if keyword(call, "num_parallel_calls") is None]
-    yield from (Found(call, "`map` prepares the batches one at a time") for call in alone)
+    yield from (Match(call, "`map` prepares the batches one at a time") for call in alone)
     if not alone and "prefetch" not in view.analysis.words_of(view.script):
         for call in view.script.calls:
             statement = view.script.statement(call)
             first = "" if statement is None else ast.unparse(statement)[:60].lower()
             made = re.match(r"tensorflow\.data\.\w*Dataset", view.script.called(call))
             if made and not re.search(r"val|test|eval", first):
-                yield Found(call, "nothing prefetches the batches while a step runs")
+                yield Match(call, "nothing prefetches the batches while a step runs")
 
 
 def _ready(view: View, loader: ast.Call) -> bool:
@@ -412,17 +412,17 @@ def _ready(view: View, loader: ast.Call) -> bool:
     made_by = None if owner is None else owner.method("__init__")
     if made_by is not None and re.search(r"\.cuda\(|\.to\(", ast.unparse(made_by.node)):
         return True
-    made = view.analysis.values.made(view.script, data)
+    made = view.analysis.values.source_calls(view.script, data)
     return any(script.called(call).endswith("TensorDataset") for script, call in made)
 
 
-def data_parallel(view: View) -> Iterator[Found]:
+def data_parallel(view: View) -> Iterator[Match]:
     """DataParallel runs the copies of the model in threads of one process."""
     for call in view.script.calls_of("torch.nn.parallel.data_parallel"):
-        yield Found(call, "the model is run by `data_parallel`")
+        yield Match(call, "the model is run by `data_parallel`")
     for call in view.script.calls_of("torch.nn.parallel.DataParallel"):
         if view.analysis.steps.found:
-            yield Found(call, "the model is wrapped in DataParallel")
+            yield Match(call, "the model is wrapped in DataParallel")
 
 
 _PRECISION = re.compile(
@@ -432,7 +432,7 @@ _PRECISION = re.compile(
 )
 
 
-def full_precision(view: View) -> Iterator[Found]:
+def full_precision(view: View) -> Iterator[Match]:
     """Nothing in the files gives another precision than 32-bit floats."""
     steps = [step for step in view.steps if step.sort in ("loop", "call")]
     joined, words = view.analysis.joined(view.script), view.analysis.words_of(view.script)
@@ -448,10 +448,10 @@ def full_precision(view: View) -> Iterator[Found]:
         compiles = [x for x, _ in view.methods("compile") if keras and (x.args or x.keywords)]
         places = [*compiles, *trainer_arguments(view), *lightning, *(places if keras else [])]
     if places:  # else another package decides
-        yield Found(places[0], "the training runs in 32-bit floats alone")
+        yield Match(places[0], "the training runs in 32-bit floats alone")
 
 
-def python_optimizer(view: View) -> Iterator[Found]:
+def python_optimizer(view: View) -> Iterator[Match]:
     """An optimizer of the script's own updates one parameter after the other."""
     for function in view.script.functions:
         owner = view.script.parent(function)
@@ -463,10 +463,10 @@ def python_optimizer(view: View) -> Iterator[Found]:
         if isinstance(loop, ast.For) and view.each_step(loop):
             reads = any(isinstance(x, ast.Attribute) and x.attr == "grad" for x in ast.walk(loop))
             if "parameters()" in ast.unparse(loop.iter) and reads and _changes(loop) >= 2:
-                yield Found(loop, "the parameters are updated one by one in Python")
+                yield Match(loop, "the parameters are updated one by one in Python")
 
 
-def _per_parameter(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Found]:
+def _per_parameter(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Match]:
     text = ast.unparse(function)
     decorated = any("compile" in ast.unparse(each) for each in function.decorator_list)
     if "_foreach_" in text or "multi_tensor" in text or decorated:
@@ -474,7 +474,7 @@ def _per_parameter(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator
     for loop in ast.walk(function):
         inner = [each for each in ast.walk(loop) if isinstance(each, ast.For)]
         if inner == [loop] and _changes(loop) >= 2:
-            yield Found(loop, "the optimizer updates one parameter after the other in Python")
+            yield Match(loop, "the optimizer updates one parameter after the other in Python")
 
 
 def _changes(loop: ast.AST) -> int:

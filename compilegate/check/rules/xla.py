@@ -16,7 +16,7 @@ from compilegate.check.names import (
     last_name,
     owner_of,
 )
-from compilegate.check.rules.base import TRAINING_COMPILER, Found, View, written
+from compilegate.check.rules.base import TRAINING_COMPILER, Match, View, written
 from compilegate.check.rules.estimators import compiled_estimators
 from compilegate.check.rules.step import trainer_options
 from compilegate.check.steps import Step
@@ -37,13 +37,13 @@ def xla_device(view: View) -> bool:
     return bool(made) or (view.xla and any(is_constant(each, "xla") for each in devices))
 
 
-def missing_mark_step(view: View) -> Iterator[Found]:
+def missing_mark_step(view: View) -> Iterator[Match]:
     """Nothing in the loop makes PyTorch/XLA run what it has traced."""
     if not xla_device(view):
         return
     for step in view.steps:
         if step.sort == "loop" and not _ends(view, step) and _plain(view, step):
-            yield Found(step.node, "nothing in this loop ends the step for PyTorch/XLA")
+            yield Match(step.node, "nothing in this loop ends the step for PyTorch/XLA")
 
 
 def _ends(view: View, step: Step) -> bool:
@@ -103,13 +103,13 @@ def is_distributed(script: Script) -> bool:
     return bool(started) and script.uses("torch_xla")
 
 
-def gradients_not_reduced(view: View) -> Iterator[Found]:
+def gradients_not_reduced(view: View) -> Iterator[Match]:
     """Each process updates by its own gradients, or by a sum, or clips before they are gathered."""
     script, several = view.script, is_distributed(view.script)
     for call, _ in view.methods("step") if several and not _REDUCES & view.analysis.words else ():
         if view.each_step(call) and view.analysis.steps.is_update(script, call):
             message = f"`{written(call.func)}` updates without gathering the gradients"
-            yield Found(call, message)
+            yield Match(call, message)
     divides = re.compile(r"/=?\s*(?:float\()?[\w.]*(?:world_size|num_replicas)")
     if not any(divides.search(line) for line in script.source.lines):
         for call in view.script.calls_of(f"{_XM}all_reduce"):
@@ -117,7 +117,7 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
             sums = how == "'sum'" or how.endswith("REDUCE_SUM")
             gathers = len(call.args) == 2 and "grad" in what.lower()
             if sums and gathers and keyword(call, "scale") is None:
-                yield Found(call, "the gradients are added up and not divided by the processes")
+                yield Match(call, "the gradients are added up and not divided by the processes")
     for step in view.steps if several else ():
         calls = calls_in(step.node)
         gathers = ("all_reduce", "reduce_gradients", "optimizer_step", "bucket_allreduce_gradients")
@@ -125,10 +125,10 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
         for call in calls:
             clips = re.fullmatch(r"torch\.nn\.utils\.clip_grad_\w+", script.called(call))
             if call.lineno < first and (clips or last_name(call.func) == "unscale_"):
-                yield Found(call, "the gradients are gathered after they were unscaled or clipped")
+                yield Match(call, "the gradients are gathered after they were unscaled or clipped")
 
 
-def no_distributed_sampler(view: View) -> Iterator[Found]:
+def no_distributed_sampler(view: View) -> Iterator[Match]:
     """Each process goes over the same data."""
     shards = {"use_spmd", "accelerator", "shard", "iterabledataset", "trainer", "mark_sharding"}
     if not is_distributed(view.script) or shards & view.analysis.words:
@@ -136,10 +136,10 @@ def no_distributed_sampler(view: View) -> Iterator[Found]:
     for call in view.loaders:
         sampled = {"sampler", "batch_sampler"} & {word.arg for word in call.keywords}
         if is_constant(keyword(call, "shuffle"), True) and not sampled:
-            yield Found(call, "each process goes over all of the data")
+            yield Match(call, "each process goes over all of the data")
 
 
-def no_common_seed(view: View) -> Iterator[Found]:
+def no_common_seed(view: View) -> Iterator[Match]:
     """Nothing makes the processes start from the same weights."""
     seeds = {"manual_seed", "set_seed", "seed_everything", "set_rng_state", "load_state_dict",
              "from_pretrained", "broadcast_master_param", "fix_seed", "seed", "pretrained",
@@ -150,25 +150,30 @@ def no_common_seed(view: View) -> Iterator[Found]:
     seeded = [call for call, _ in view.methods("manual_seed", "set_rng_state")]
     own = all(re.search(r"rank|ordinal|index", ast.unparse(each)) for each in seeded)
     if seeded and own and not alike:
-        yield Found(seeded[0], "each process has a seed of its own, and so weights of its own")
+        yield Match(seeded[0], "each process has a seed of its own, and so weights of its own")
     if not seeds & view.analysis.words:
         named = (each for each in view.script.functions if each.name == "_mp_fn")
-        yield Found(next(named, view.steps[0].node), "no seed makes the processes start alike")
+        yield Match(next(named, view.steps[0].node), "no seed makes the processes start alike")
 
 
 # ---- devices
 
+_CHOICES = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
 
-def cuda_with_xla(view: View) -> Iterator[Found]:
+
+def cuda_with_xla(view: View) -> Iterator[Match]:
     """Something is put on CUDA where the model trains on XLA, or everything is."""
     if xla_device(view):
         for call in view.script.calls:
             name = view.script.called(call)
             scales = name in ("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler")
             scales = scales or (name == "torch.autocast" and any(map(_says_cuda, call.args[:1])))
-            if (scales or _puts_on_cuda(view, call)) and not _is_choice(view, call):
+            # An `if` or a failed import around it may be the way without XLA.
+            around = (*ast.walk(call), *view.script.ancestors(call))
+            chosen = any(isinstance(each, _CHOICES) for each in around)
+            if (scales or _puts_on_cuda(view, call)) and not chosen:
                 message = f"`{written(call)}` is for CUDA, and the script trains on XLA"
-                yield Found(call, message, Severity.WARNING if scales else None)
+                yield Match(call, message, Severity.WARNING if scales else None)
         return
     # Only in a check for such compilers alone: other scripts are right to be on CUDA.
     scripts = view.analysis.project.scripts
@@ -179,7 +184,7 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
     trains = view.script.uses("torch") and any(each.sort == "loop" for each in view.steps)
     for call in [each for each in view.script.calls if trains and _puts_on_cuda(view, each)][:1]:
         message = f"`{written(call)}`: nothing of this script is on an XLA device"
-        yield Found(call, message, Severity.WARNING)
+        yield Match(call, message, Severity.WARNING)
 
 
 def _puts_on_cuda(view: View, call: ast.Call) -> bool:
@@ -200,34 +205,27 @@ def _says_cuda(node: ast.expr) -> bool:
     return any(isinstance(text, str) and text.split(":")[0] == "cuda" for text in texts)
 
 
-def _is_choice(view: View, node: ast.AST) -> bool:
-    """Whether an `if` or a failed import decides, so that it may be the way without XLA."""
-    choices = (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.IfExp)
-    places = (*ast.walk(node), *view.script.ancestors(node))
-    return any(isinstance(each, choices) for each in places)
-
-
-def torch_save_with_xla(view: View) -> Iterator[Found]:
+def torch_save_with_xla(view: View) -> Iterator[Match]:
     """Every process writes tensors of the XLA device."""
     statements = view.script.source.tree.body
     imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
     if not view.xla or not any("torch_xla" in ast.unparse(each) for each in imports):
         return
     for call in view.script.calls_of("torch.save"):
-        given = [view.settled(each) or each for each in call.args[:1]]
+        given = [view.resolved(each) or each for each in call.args[:1]]
         text = " ".join(map(ast.unparse, [*call.args[:1], *given]))
         around = [x.test for x in view.script.ancestors(call) if isinstance(x, ast.If)]
         tests = " ".join(map(ast.unparse, around)).lower()  # of the way without XLA
         moved = re.search(r"cpu|convert|gather|metadata", text)
         if given and not moved and not re.search(r"xla|tpu|cuda|neuron", tests):
-            yield Found(call, "`torch.save` writes what is on the XLA device")
+            yield Match(call, "`torch.save` writes what is on the XLA device")
 
 
-def xla_optimizer(view: View) -> Iterator[Found]:
+def xla_optimizer(view: View) -> Iterator[Match]:
     """The optimizer asks the host after each step whether gradients overflowed."""
     if xla_device(view) and view.script.calls_of("torch_xla.amp.GradScaler"):
         for call in view.script.calls_of(*_HAVE_SYNCFREE):
-            yield Found(call, f"`{written(call.func)}` waits for the scaler in each step")
+            yield Match(call, f"`{written(call.func)}` waits for the scaler in each step")
     for each in compiled_estimators(view):
         trainer = re.fullmatch(r"(?:.*/)?run_\w+\.py", each.text("entry_point"))
         if trainer and each.every and each.parameter("optim") is None and each.on_pytorch:
@@ -236,13 +234,13 @@ def xla_optimizer(view: View) -> Iterator[Found]:
         optimizer = given.get("optim", ast.Constant("adamw"))
         if isinstance(optimizer, ast.Constant) and optimizer.value != "adamw_torch_xla":
             message = f"the Trainer's optimizer is `{optimizer.value}`"
-            yield Found(given.get("optim", call), message)
+            yield Match(given.get("optim", call), message)
 
 
 # ---- TensorFlow
 
 
-def runs_eagerly(view: View) -> Iterator[Found]:
+def runs_eagerly(view: View) -> Iterator[Match]:
     """TensorFlow makes no graph of the step."""
     script = view.script
     if not script.uses("tensorflow", "keras", "tf_keras"):
@@ -250,10 +248,10 @@ def runs_eagerly(view: View) -> Iterator[Found]:
     for call in script.calls:
         given = keyword(call, "run_eagerly")
         if given is not None and is_constant(given, True):
-            yield Found(given, "the model runs eagerly")
+            yield Match(given, "the model runs eagerly")
         every = last_name(call.func) == "run_functions_eagerly" and call.args
         if every and is_constant(call.args[0], True):
-            yield Found(call, "every function runs eagerly")
+            yield Match(call, "every function runs eagerly")
     if {"make_train_function", "xla_jit", "set_jit"} & view.analysis.words:
         return
     for call in view.script.calls_of("tensorflow.GradientTape"):
@@ -262,7 +260,7 @@ def runs_eagerly(view: View) -> Iterator[Found]:
         in_step = loop is not None or view.each_step(call)
         if in_step and not by_keras and not _in_graph(view, call):
             message = "the gradients of each step are recorded outside of `tf.function`"
-            yield Found(loop or around or call, message)
+            yield Match(loop or around or call, message)
 
 
 def _in_graph(view: View, node: ast.AST) -> bool:
