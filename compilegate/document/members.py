@@ -56,6 +56,10 @@ def _not_negative(value: float) -> float:
     return value
 
 
+def _array_of(part: type) -> Kind:
+    return Kind("an array", (list,), part=part)
+
+
 TEXT = Kind("a string", (str,))
 LIST = Kind("an array", (list,), tuple)
 NUMBER = Kind("a number of 0 or more", (int, float), _not_negative)
@@ -95,14 +99,14 @@ MEMBERS: Mapping[type, Mapping[str, tuple[str, Kind]]] = {
         "name": ("Name", TEXT),
         "type": ("Type", TEXT),
         "arguments": ("Arguments", Kind("an object", (dict,))),
-        "depends_on": ("DependsOn", Kind("an array", (list,), part=Dependency)),
+        "depends_on": ("DependsOn", _array_of(Dependency)),
         "display_name": ("DisplayName", TEXT),
         "description": ("Description", TEXT),
-        "retry_policies": ("RetryPolicies", Kind("an array", (list,), part=RetryPolicy)),
+        "retry_policies": ("RetryPolicies", _array_of(RetryPolicy)),
         "cache": ("CacheConfig", Kind("an object", (dict,), part=CachePolicy)),
-        "property_files": ("PropertyFiles", Kind("an array", (list,), part=PropertyFile)),
+        "property_files": ("PropertyFiles", _array_of(PropertyFile)),
         "function": ("FunctionArn", Kind("the ARN of a function", (str, dict))),
-        "output_parameters": ("OutputParameters", Kind("an array", (list,), part=OutputParameter)),
+        "output_parameters": ("OutputParameters", _array_of(OutputParameter)),
     },
 }
 """Members by field, in the order in which they are written."""
