@@ -16,9 +16,9 @@ from compilegate.workload.file import AWS_IMAGE, ArmTable, Serving, WorkloadFile
 if TYPE_CHECKING:
     from compilegate.workload.kinds import OwnProgram, TextClassification
 
-    Kind = TextClassification | OwnProgram
+    DeclaredKind = TextClassification | OwnProgram
 else:
-    Kind = Any  # the module of the kinds imports this one
+    DeclaredKind = Any  # the module of the kinds imports this one
 
 
 class WorkloadError(CompilegateError):
@@ -112,7 +112,7 @@ class Served(Serving):
 class Workload(WorkloadFile):
     """A model that is trained again and again: its file, with what it leaves out filled in."""
 
-    kind: Kind
+    kind: DeclaredKind
     arms: Mapping[str, Arm]
     """The baseline, and the candidates that are compared with it, if any."""
     left_out: tuple[str, ...] = ()
