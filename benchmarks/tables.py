@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from benchmarks import results
 from benchmarks.timing import ONE_THREAD, run
-from compilegate.init import UnclearLabelError, from_table, write_files
+from compilegate.init.project import from_table, write_files
+from compilegate.init.table import UnclearLabelError
 
 Array = npt.NDArray[Any]
 

@@ -14,6 +14,7 @@ from typing import cast
 
 import aws_cdk as cdk
 
+from compilegate.account.plan.quotas import LARGEST_DEFINITION
 from compilegate.account.settings.reading import network_of
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
@@ -35,9 +36,6 @@ from compilegate.pipelines.staging.requirements import (
 )
 from compilegate.workload import AWS_IMAGE, InfeasibleError, Workload
 from compilegate.workload.feasibility import check_feasible
-
-LARGEST_DEFINITION = 1_048_576
-"""How many characters CreatePipeline accepts; a template may have as many bytes."""
 
 
 class DefinitionSizeError(CompilegateError):

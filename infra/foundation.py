@@ -414,12 +414,8 @@ class FoundationStack(cdk.Stack):
         for repository in self.repositories.values():
             for document in of_repository(readers, self.partition):
                 repository.add_to_resource_policy(iam.PolicyStatement.from_json(document))
-            cdk.Validations.of(repository).acknowledge(
-                cdk.Acknowledgment(
-                    id="AwsSolutions-ECR1",
-                    reason="An organisation's accounts are not known: a condition names it",
-                )
-            )
+            reason = "An organisation's accounts are not known: a condition names it"
+            acknowledge(repository, "AwsSolutions-ECR1", reason)
 
     def _budget_and_dashboard(self) -> None:
         settings, names = self._project.settings, self._project.names

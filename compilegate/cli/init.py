@@ -10,15 +10,14 @@ import click
 
 from compilegate.cli.options import EXISTING, Project, pass_project, refuse_given
 from compilegate.cli.printing import RefusalError
-from compilegate.init import (
-    TABLES,
+from compilegate.init.project import (
     Started,
-    UnclearLabelError,
     from_script,
     from_table,
     with_built_in_data,
     write_files,
 )
+from compilegate.init.table import TABLES, UnclearLabelError
 from compilegate.workload import find_workload, read_workload
 
 OTHER_FILES = (".xlsx", ".xls", ".ods", ".txt", ".json", ".zip")

@@ -7,7 +7,6 @@ the catalog whether each arm can run.
 
 from compilegate.workload.declaration import (
     AWS_IMAGE,
-    Advice,
     Compute,
     FilesData,
     FolderData,
@@ -15,22 +14,16 @@ from compilegate.workload.declaration import (
     NewData,
     ReutersData,
     Schedule,
-    Stack,
     WheelData,
     WorkloadFile,
 )
 from compilegate.workload.feasibility import InfeasibleError
-from compilegate.workload.kinds import (
-    Kind,
-    OwnProgram,
-    TextClassification,
-)
+from compilegate.workload.kinds import Kind, OwnProgram, TextClassification
 from compilegate.workload.settled import Arm, Served, Workload, WorkloadError
 from compilegate.workload.settling import find_workload, read_data_table, read_workload, settle
 
 __all__ = [
     "AWS_IMAGE",
-    "Advice",
     "Arm",
     "Compute",
     "FilesData",
@@ -43,7 +36,6 @@ __all__ = [
     "ReutersData",
     "Schedule",
     "Served",
-    "Stack",
     "TextClassification",
     "WheelData",
     "Workload",

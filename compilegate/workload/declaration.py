@@ -993,7 +993,7 @@ class WorkloadFile(Table):
     recipe: Recipe | None = None
     program: Program | None = None
     """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
-    arms: dict[Name, ArmTable] = Field(default={})
+    arms: Mapping[Name, ArmTable] = Field(default={})
     """Ways to train: the table `baseline`, and candidates that are compared with it, if any."""
     gate: Gate
     compute: Compute = Compute()

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.errors import CompilegateError
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.contract import BASELINE_ARM, EVALUATION_PLACES
-from compilegate.workload.declaration import (
-    AWS_IMAGE,
-    Advice,
-    ArmTable,
-    Budget,
-    Cache,
-    CompileCache,
-    Compute,
-    Data,
-    Gate,
-    NewData,
-    Posture,
-    Registry,
-    Schedule,
-    Serving,
-)
+from compilegate.workload.declaration import AWS_IMAGE, ArmTable, Serving, WorkloadFile
 
 if TYPE_CHECKING:
     from compilegate.workload.kinds import OwnProgram, TextClassification
+
+    DeclaredKind = TextClassification | OwnProgram
+else:
+    DeclaredKind = Any  # the module of the kinds imports this one
 
 
 class WorkloadError(CompilegateError):
@@ -120,35 +109,15 @@ class Served(Serving):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """A model that is trained again and again."""
+class Workload(WorkloadFile):
+    """A model that is trained again and again: its file, with what it leaves out filled in."""
 
-    name: str
-    description: str
-    seeds: tuple[int, ...]
-    """The replicates of every arm. The first is the one whose model is released."""
-    data: Data
-    kind: TextClassification | OwnProgram
+    kind: DeclaredKind
     arms: Mapping[str, Arm]
     """The baseline, and the candidates that are compared with it, if any."""
     left_out: tuple[str, ...] = ()
     """Arms that the file declares and this workload goes without."""
-    gate: Gate
-    compute: Compute
-    registry: Registry
-    cache: Cache
-    compile_cache: CompileCache
-    schedule: Schedule | None
-    new_data: NewData | None
-    advice: Advice = field(default_factory=Advice)
-    """What only people know of it."""
-    budget: Budget | None = None
-    """Limits on cost; None without any."""
-    posture: Posture | None = None
-    """Posture settings; None where every execution trains all arms."""
     serving: Served | None = None
-    """Serving settings; None where the file has none."""
 
     @property
     def candidates(self) -> dict[str, Arm]:
@@ -195,6 +164,5 @@ class Workload:
                 f"{', '.join(self.candidates)}"
             )
         named = {name: arm for name, arm in self.arms.items() if name in names}
-        return replace(
-            self, arms=named, left_out=tuple(name for name in self.arms if name not in named)
-        )
+        left_out = tuple(name for name in self.arms if name not in named)
+        return self.model_copy(update={"arms": named, "left_out": left_out})

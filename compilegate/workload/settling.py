@@ -96,14 +96,13 @@ def settle(file: WorkloadFile) -> Workload:
     for problem in _problems(file, kind):
         raise WorkloadError(problem)
     settled: dict[str, Any] = {
-        **{name: table for name, table in file if name in Workload.__dataclass_fields__},
-        "seeds": tuple(file.seeds),
+        **dict(file),
         "kind": kind,
         "arms": _arms(file, kind),
         "gate": file.gate if groups is None else file.gate.model_copy(update={"groups": groups}),
         "serving": served(file),
     }
-    return Workload(**settled)
+    return Workload.model_construct(**settled)
 
 
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:

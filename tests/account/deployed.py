@@ -73,11 +73,11 @@ class Deployed:
         """What executions of the pipeline do from now on."""
         self.server.script(PIPELINE, frames)
 
-    def start(self, **request: Any) -> str:
+    def start(self) -> str:
         """Start an execution past our own client; returns its ARN."""
-        arn: str = self.server.client("sagemaker").start_pipeline_execution(
-            PipelineName=PIPELINE, **request
-        )["PipelineExecutionArn"]
+        arn: str = self.server.client("sagemaker").start_pipeline_execution(PipelineName=PIPELINE)[
+            "PipelineExecutionArn"
+        ]
         return arn
 
     def put_object(self, key: str, content: str) -> None:

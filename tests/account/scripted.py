@@ -15,16 +15,15 @@ REPRO = "repros/compiled--1/repro.py"
 """Beside the gate's reports, which have a link to it."""
 
 
-def frame(status: str, *steps: Step, at: float = 0, failure: str | None = None) -> dict[str, Any]:
+def frame(status: str, *steps: Step, at: float = 0) -> dict[str, Any]:
     """One look at an execution, `at` seconds after its start."""
-    reason = {} if failure is None else {"failure": failure}
-    return {"status": status, "steps": list(steps), "at": at, **reason}
+    return {"status": status, "steps": list(steps), "at": at}
 
 
-def job(name: str, kind: str, start: float, end: float | None = None, **more: Any) -> Step:
+def job(name: str, kind: str, start: float, end: float | None = None) -> Step:
     """A step with a job of a `Training` or `Processing` kind, running while it has no end."""
     resource = f"{kind.lower()}-job/pipelines-{name.lower()}"
-    return _step(name, start, end, {f"{kind}Job": {"Arn": f"{ARN}:{resource}"}}, **more)
+    return _step(name, start, end, {f"{kind}Job": {"Arn": f"{ARN}:{resource}"}})
 
 
 def register(name: str, start: float, end: float, version: int) -> Step:

@@ -248,7 +248,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
         (["--pin"], "cannot look up bases/python:3.12 in the registry of 123456789012"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(
+def test_impossible_options_are_refused(
     aws: AwsServer, checkout: Path, arguments: list[str], refusal: str
 ) -> None:
     refused = images(aws, checkout, *arguments)
@@ -319,7 +319,7 @@ def registry(digest: str | None) -> Iterator[ImageFolder]:
             thread.join()
 
 
-def test_a_public_registry_is_asked_with_a_token_for_anybody() -> None:
+def test_a_public_registry_gets_an_anonymous_token() -> None:
     session = open_session("us-east-1")
     with registry(FIRST) as image:
         assert base_digest(session, image) == FIRST

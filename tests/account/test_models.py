@@ -84,7 +84,7 @@ def test_a_decision_is_made_once_with_its_reason(registry: Deployed, project: Pa
     assert "Rejected, too slow" in decision("show", "news/1")
 
 
-def test_what_cannot_be_decided_is_said_in_a_sentence(registry: Deployed, project: Path) -> None:
+def test_an_impossible_decision_is_refused_in_a_sentence(registry: Deployed, project: Path) -> None:
     def refused(*arguments: str) -> str:
         done = compilegate(registry.server, project, "models", *arguments, "--aws")
         assert done.returncode == 2, done.stdout + done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +201,7 @@ def test_each_repository_of_aws_is_named_once_in_the_account_of_the_region() -> 
         "other": arm("tensorflow", "2.11.0", image="aws"),
         "own": arm("pytorch", "1.13.1"),
     }
-    declared = replace(workload, arms={**workload.arms, **arms})
+    declared = workload.model_copy(update={"arms": {**workload.arms, **arms}})
     found = aws_repositories([declared, declared], "il-central-1")
     assert [(each.account, each.region, each.name) for each in found] == [
         ("780543022126", "il-central-1", "pytorch-trcomp-training"),

@@ -187,7 +187,7 @@ def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path
     assert deployed.server.calls("StopPipelineExecution") == []
 
 
-def test_stop_stops_and_watch_says_so(deployed: Deployed, project: Path) -> None:
+def test_watch_reports_a_stop(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
     assert compilegate(deployed.server, project, "aws", "stop", "topics").returncode == 0
@@ -307,7 +307,7 @@ def submitted(deployed: Deployed, project: Path) -> str:
     ("seconds", "lines"),
     [(ANNOUNCE_SECONDS / 4, ["train.csv: 40% written", "train.csv: 80% written"]), (0.0, [])],
 )
-def test_a_long_upload_says_now_and_then_how_far_it_is(seconds: float, lines: list[str]) -> None:
+def test_a_long_upload_reports_its_progress(seconds: float, lines: list[str]) -> None:
     printed: list[str] = []
     clock = count(step=seconds)
     progress = UploadProgress("train.csv", 1000, printed.append, clock=lambda: next(clock))

@@ -19,7 +19,8 @@ from tests.account_proof.__main__ import STATE, main, table
 from tests.account_proof.claims import CLAIMS, REMOVAL
 from tests.account_proof.motion import BUCKET, Motion
 from tests.account_proof.trial import HERE, Trial
-from tests.aws_server.client import PROJECT, REGION, AwsServer, running_server
+from tests.aws_server.client import PROJECT, AwsServer, running_server
+from tests.infra.deployment.deployed import ENVIRONMENT
 
 PAGE = PROJECT / "docs" / "aws.md"
 NOT_PLAYED = ["isolation", "topic", "answers"]
@@ -65,14 +66,9 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AwsServer]:
             monkeypatch.delenv(name)
         for name, value in {
             **{name: v for name, v in server.environment.items() if name.startswith("AWS_")},
-            "AWS_DEFAULT_REGION": REGION,
+            **ENVIRONMENT,
             "AWS_MAX_ATTEMPTS": "1",
-            "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_HOME": str(tmp_path / ".cdk"),
-            "CDK_VALIDATION": "false",
-            "COMPILEGATE_POLL_SECONDS": "0",
-            "DOCKER_HOST": "tcp://127.0.0.1:9",  # nothing answers there
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         }.items():
             monkeypatch.setenv(name, value)
         yield server

@@ -47,7 +47,7 @@ OTHER = TOPICS.replace('name = "topics"', 'name = "other"') + '\n[registry]\ngro
     ],
     ids=["key", "region", "region-without-images", "group", "no-kernels", "names"],
 )
-def test_what_is_wrong_is_said_before_anything_is_made(
+def test_invalid_input_is_refused_before_anything_is_made(
     tmp_path: Path, settings: str, workloads: Mapping[str, str], sentences: list[str]
 ) -> None:
     shutil.copytree(HERE / "project", tmp_path, dirs_exist_ok=True)

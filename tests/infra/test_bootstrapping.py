@@ -82,7 +82,7 @@ def test_settings_that_need_other_policies_are_named_before_a_deployment_fails(
         ({"AWS_REGION": ""}, "no AWS region is set; set AWS_REGION, or region in infra/settings"),
     ],
 )
-def test_what_cannot_be_asked_is_not_assumed(
+def test_without_an_answer_of_aws_nothing_is_assumed(
     program: Program, environment: dict[str, str], reason: str
 ) -> None:
     answer = program("--check", **environment)
@@ -101,7 +101,7 @@ def test_a_role_that_may_not_look_deploys_without_bootstrapping(
     assert program("--check").returncode == READY
 
 
-def test_the_policies_are_made_once_and_changed_when_they_say_something_else(
+def test_the_policies_are_made_once_and_changed_when_they_differ(
     program: Program, aws: AwsServer
 ) -> None:
     first, again = program(), program()
@@ -147,7 +147,7 @@ def test_a_policy_that_the_project_did_not_make_is_left_alone(
         ('[bootstrap]\nboundary = "org"\n', "nothing", "boundary is 'org' without qualifier"),
     ],
 )
-def test_policies_that_cannot_be_made_are_said_to_be_that(
+def test_policies_that_cannot_be_made_are_named_with_the_reason(
     program: Program, aws: AwsServer, settings: str, refused: str, reason: str
 ) -> None:
     aws.fail(refused, "AccessDenied")

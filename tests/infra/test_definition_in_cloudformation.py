@@ -36,8 +36,8 @@ def test_text_that_looks_like_a_variable_stays_text() -> None:
 
 def test_the_largest_experiment_fits_into_a_template() -> None:
     """Of as many training jobs as one execution can have."""
+    from compilegate.account.plan.quotas import LARGEST_DEFINITION  # noqa: PLC0415
     from compilegate.infra.definition import (  # noqa: PLC0415
-        LARGEST_DEFINITION,
         DefinitionSizeError,
         check_size,
         incomplete_definition,
@@ -49,7 +49,7 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
     declared = next(one for one in project.workloads if one.workload.name == "topics")
     arms = declared.workload.arms
     many = {"baseline": arms["baseline"]} | {f"arm-{n}": arms["compiled"] for n in range(1, 7)}
-    workload = replace(declared.workload, arms=many, seeds=tuple(range(1, 10)))
+    workload = declared.workload.model_copy(update={"arms": many, "seeds": [*range(1, 10)]})
     text = incomplete_definition(project, replace(declared, workload=workload)).text
     assert text.count('"Type":"Training"') == 63
     assert size_in_template(text) < LARGEST_DEFINITION / 2

@@ -153,4 +153,8 @@ def _on_hosts(instances: int) -> list[Any]:
         name: arm.model_copy(update={"instance_count": instances})
         for name, arm in declared.workload.arms.items()
     }
-    return [replace(declared, workload=replace(declared.workload, arms=arms, budget=None))]
+    return [
+        replace(
+            declared, workload=declared.workload.model_copy(update={"arms": arms, "budget": None})
+        )
+    ]

@@ -135,7 +135,7 @@ def test_a_table_without_texts_gets_a_program_that_trains_and_leaves_evidence(
         assert wanted in examples
 
 
-def test_a_label_that_nobody_could_tell_is_asked_for_on_a_terminal_and_refused_elsewhere(
+def test_an_unclear_label_is_a_question_on_a_terminal_and_a_refusal_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = trees(tmp_path / "trees.csv")

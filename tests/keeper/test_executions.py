@@ -50,7 +50,7 @@ def test_an_execution_gives_way_to_an_older_one(account: Account) -> None:
     assert f"compilegate aws watch {older}" in message["Message"]
 
 
-def test_what_could_not_be_stopped_is_tried_again_and_said_once(account: Account) -> None:
+def test_a_failed_stop_is_tried_again_and_reported_once(account: Account) -> None:
     for _ in range(11):
         account.stop(account.start())  # a page of ended ones lies between
     older, newer = account.start(), account.start()
@@ -164,7 +164,7 @@ def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account:
     assert "Train-fast-2" not in message["Message"]
 
 
-def test_a_gate_that_registers_nothing_is_told_once(account: Account) -> None:
+def test_a_gate_that_registers_nothing_is_reported_once(account: Account) -> None:
     first, second = account.start(REJECTED), account.start(REJECTED)
     account.notice(second, send=True, subject="topics: nothing released", message="Why not.")
     for arn in (first, second, account.start({"status": "Failed", "failure": "No role."})):

@@ -42,7 +42,7 @@ def state(records: DynamoRecords) -> State:
     return current(records, "topics", when=day(4), who="test").state
 
 
-def test_a_step_is_answered_though_nobody_is_told(account: Account, records: DynamoRecords) -> None:
+def test_a_step_is_answered_without_a_message(account: Account, records: DynamoRecords) -> None:
     decide(records, "topics", put(Posture.BENCHMARK))
     account.aws.fail("Publish", "InternalError", times=1)
     answer = start(account, "e1")
@@ -51,7 +51,7 @@ def test_a_step_is_answered_though_nobody_is_told(account: Account, records: Dyn
     assert account.subjects() == ["[info] topics: posture shadow -> benchmark"]
 
 
-def test_every_recent_change_is_told_once(
+def test_every_recent_change_is_reported_once(
     account: Account, records: DynamoRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decide(records, "topics", put(Posture.BENCHMARK))

@@ -167,7 +167,7 @@ def test_a_deployment_that_was_rolled_back_rejects_nothing(endpoint: Endpoint) -
     assert endpoint.described(first)["ModelApprovalStatus"] == "Approved"
 
 
-def test_a_stack_that_cannot_go_back_needs_a_person_who_is_told_once(endpoint: Endpoint) -> None:
+def test_a_stack_that_cannot_go_back_is_reported_once(endpoint: Endpoint) -> None:
     endpoint.decide(endpoint.register(), "Approved")
     outcome = endpoint.ends("UPDATE_ROLLBACK_FAILED", "the key is gone")
     assert outcome["sent"] == ["[action needed] topics: the endpoint needs a person"]

@@ -156,7 +156,7 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
 def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
     """The compiler counts the inputs; with seven pieces of evidence nothing is gathered."""
     for seeds, inputs in ((LARGEST_EXPERIMENT // 2, MOST_INPUTS), (3, MOST_INPUTS - 1)):
-        requests = requests_of(replace(workload(), seeds=tuple(range(seeds))))
+        requests = requests_of(workload().model_copy(update={"seeds": [*range(seeds)]}))
         assert len(requests["Gate"]["ProcessingInputs"]) == inputs
         assert ("Gather-1" in requests) == (seeds > 3)
 

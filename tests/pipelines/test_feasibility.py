@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any
 
@@ -27,7 +26,7 @@ def arms(name: str = "topics", **changes: Any) -> Workload:
     """The workload with another candidate."""
     declared = workload(name)
     arm = settled_arm(**{"batch_size": 12, "learning_rate": 1.5e-3, **changes})
-    return dataclasses.replace(declared, arms={**declared.arms, "compiled": arm})
+    return declared.model_copy(update={"arms": {**declared.arms, "compiled": arm}})
 
 
 def stack(version: str, transformers: str | None = None, **more: Any) -> dict[str, Any]:
@@ -150,9 +149,9 @@ def test_an_instance_that_the_schedule_gives_is_checked() -> None:
     given = {"TrainingInstanceType": "ml.p5.48xlarge"}
     schedule = workload(schedule={"expression": "rate(7 days)", "parameters": given}).schedule
     declared = arms(compiler="training-compiler")
-    (sentence,) = refused(dataclasses.replace(declared, schedule=schedule))
+    (sentence,) = refused(declared.model_copy(update={"schedule": schedule}))
     assert "does not support ml.p5.48xlarge" in sentence
-    check_feasible(dataclasses.replace(arms(**COMPILER), schedule=schedule))
+    check_feasible(arms(**COMPILER).model_copy(update={"schedule": schedule}))
 
 
 def test_what_slows_the_compiler_or_gets_no_patches_is_a_note_and_no_refusal() -> None:

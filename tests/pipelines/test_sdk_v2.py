@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -61,7 +60,7 @@ def requests() -> dict[str, dict[str, Any]]:
     """This project's requests by label: of one definition that has an arm for each."""
     arms = {f"arm-{number}": arm(label) for number, label in enumerate(ANSWERS["requests"])}
     declared = workload(seeds=[7])
-    found = requests_of(replace(declared, arms={**declared.arms, **arms}))
+    found = requests_of(declared.model_copy(update={"arms": {**declared.arms, **arms}}))
     return {
         label: found[f"Train-arm-{number}-7"] for number, label in enumerate(ANSWERS["requests"])
     }

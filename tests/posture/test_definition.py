@@ -39,7 +39,7 @@ def compiled(*arguments: Any) -> Steps:
 
 
 def topics(**changes: Any) -> Workload:
-    return dataclasses.replace(read_workload(TOPICS), **{"posture": Posture(), **changes})
+    return read_workload(TOPICS).model_copy(update={"posture": Posture(), **changes})
 
 
 def branches(steps: Steps) -> dict[str, Steps]:

@@ -93,7 +93,9 @@ def test_without_a_file_the_settings_are_the_defaults(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_an_invalid_file_is_refused_in_one_sentence(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
     assert problem(tmp_path, text) == sentence
 
 

@@ -134,7 +134,7 @@ def test_who_names_no_stage_gets_the_first(tmp_path: Path, monkeypatch: pytest.M
         "nested",
     ],
 )
-def test_what_is_wrong_is_said_whichever_stage_is_chosen(
+def test_an_invalid_stage_is_refused_whichever_is_chosen(
     raw: dict[str, Any], stage: str | None, sentence: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
@@ -150,6 +150,6 @@ def test_a_wrong_key_of_a_stage_names_the_stage() -> None:
 
 
 @given(days=st.integers(1, 3650), owner=st.text("abc", min_size=1, max_size=9))
-def test_what_one_stage_says_changes_no_other(days: int, owner: str) -> None:
+def test_keys_of_one_stage_change_no_other(days: int, owner: str) -> None:
     other = changed(prod={"storage": {"execution_days": days}, "tags": {"owner": owner}})
     assert settings_of(FILE, other, "dev") == settings_of(FILE, DECLARED, "dev")

@@ -31,7 +31,7 @@ ALL = "--compiler inductor --batch_size 12 --learning_rate 0.0015 --precision bf
 OWN = "--steps 100 --mirror true"
 
 
-def test_without_a_table_all_that_an_arm_is_told_is_passed_by_its_declared_name() -> None:
+def test_without_a_table_all_settings_of_an_arm_are_passed_by_their_declared_names() -> None:
     assert command_line() == f"{ALL} {OWN}".split()
 
 
@@ -43,7 +43,7 @@ def test_with_a_table_only_what_it_names_is_passed_by_the_script_s_own_names() -
 
 
 @pytest.mark.parametrize("entry", ["n_gpus", "--devices={}"])
-def test_a_script_that_asks_for_the_number_of_gpus_is_told_that_of_its_instance(entry: str) -> None:
+def test_a_script_may_get_the_number_of_gpus_of_its_instance(entry: str) -> None:
     words = ["--n_gpus", "4"] if entry == "n_gpus" else ["--devices=4"]
     workload = workload_with(
         HERE / "diffusion.toml",

@@ -116,7 +116,7 @@ def test_an_unknown_name_is_refused_with_the_closest_that_there_is() -> None:
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
-def test_all_that_is_wrong_with_a_file_is_told_at_once(
+def test_all_problems_of_a_file_are_reported_at_once(
     tmp_path: Path, content: str | bytes, sentences: list[str]
 ) -> None:
     found = problems(tmp_path, content if isinstance(content, bytes) else content.encode())

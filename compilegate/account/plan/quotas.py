@@ -22,7 +22,7 @@ SERVICES = {"sagemaker": "SageMaker", "codebuild": "CodeBuild"}
 LONGEST_TRAINING = "Longest run time for a training job"
 LARGEST_TRAINING = "Maximum number of instances per training job"
 LARGEST_DEFINITION = 1_048_576
-"""Characters that CreatePipeline takes."""
+"""Characters that CreatePipeline takes; a template may have as many bytes."""
 
 Answer = Literal["allows", "limits", "forbids", "unknown"]
 

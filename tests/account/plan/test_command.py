@@ -81,7 +81,7 @@ def test_a_new_workload_is_planned_also_where_quotas_may_not_be_read(
 
 
 @pytest.mark.long
-def test_after_a_deployment_the_plan_says_what_a_change_costs_and_lacks(
+def test_after_a_deployment_the_plan_has_the_cost_and_the_quotas_of_a_change(
     aws: AwsServer, project: Path
 ) -> None:
     deploy(aws, deployed_definition(project))

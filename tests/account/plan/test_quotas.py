@@ -124,7 +124,7 @@ def test_a_definition_has_a_largest_size() -> None:
         ({"Type": "ml.g5.xlarg"}, "SageMaker does not know; did you mean 'ml.g5.xlarge'?"),
     ],
 )
-def test_what_a_job_cannot_be_is_said(parameters: dict[str, Any], refusal: str | None) -> None:
+def test_an_invalid_job_is_refused(parameters: dict[str, Any], refusal: str | None) -> None:
     limits = {
         "MaxRuntimeInSeconds": {"Get": "Parameters.Limit"},
         "MaxWaitTimeInSeconds": 7200,

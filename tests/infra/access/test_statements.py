@@ -31,7 +31,7 @@ def test_a_resource_with_a_wildcard_needs_its_reason_and_an_action_has_none() ->
         statement(actions=["s3:Get*"], because="It is shorter")
 
 
-def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
+def test_a_policy_that_is_too_large_for_iam_is_refused_with_its_role() -> None:
     from aws_cdk import App, Stack  # noqa: PLC0415
     from aws_cdk import aws_iam as iam  # noqa: PLC0415
 

@@ -27,6 +27,15 @@ CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
 ASSEMBLY = "cdk.out"
 COMMAND = (sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')")
 NO_QUESTION = ("--require-approval", "never")
+ENVIRONMENT = {
+    "AWS_DEFAULT_REGION": REGION,
+    "CDK_DISABLE_CLI_TELEMETRY": "true",
+    "CDK_VALIDATION": "false",  # templates are validated by tests of their own
+    "COMPILEGATE_POLL_SECONDS": "0",
+    "DOCKER_HOST": "tcp://127.0.0.1:9",  # nothing answers there
+    "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
+}
+"""Of every command that deploys to the stand-in."""
 CALL = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
@@ -98,17 +107,11 @@ class Deployment:
         }
         environment = {
             **inherited,
+            **ENVIRONMENT,
             # Node may have been installed into the virtual environment.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]]),
-            "AWS_DEFAULT_REGION": REGION,
-            "CDK_DISABLE_CLI_TELEMETRY": "true",
             # It remembers which account a key belongs to.
             "CDK_HOME": str(self.folder / ".cdk"),
-            # Templates are validated by tests of their own.
-            "CDK_VALIDATION": "false",
-            "COMPILEGATE_POLL_SECONDS": "0",
-            "DOCKER_HOST": "tcp://127.0.0.1:9",  # nothing answers there
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         return subprocess.run(
