@@ -10,7 +10,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -45,6 +44,7 @@ from compilegate.infra.parts import (
     stack_options,
 )
 from compilegate.infra.project import Project
+from compilegate.infra.repositories import image_repositories
 from compilegate.workload import Workload
 
 PER_CENT = ((80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
@@ -66,7 +66,7 @@ class FoundationStack(cdk.Stack):
         self.bucket_name = project.names.bucket(self.account, self.region)
         self.key = self._key()
         self.bucket = self._bucket()
-        self.repositories = self._repositories()
+        self.repositories = image_repositories(self, project, self.key)
         self.topic = self._topic()
         self.dead_letters = self._dead_letters()
         self.table = self._posture_table()
@@ -259,29 +259,6 @@ class FoundationStack(cdk.Stack):
             "account; access logs would need a second bucket without this key.",
         )
         return bucket
-
-    def _repositories(self) -> Mapping[str, ecr.Repository]:
-        """A repository for each folder of `containers/`: immutable tags, images scanned on push."""
-        images = self._project.settings.images
-        return {
-            image: ecr.Repository(
-                self,
-                output_suffix(image),
-                repository_name=self._project.names.repository(image),
-                encryption=ecr.RepositoryEncryption.KMS,
-                encryption_key=self.key,
-                image_scan_on_push=True,
-                image_tag_mutability=ecr.TagMutability.IMMUTABLE,
-                lifecycle_rules=[
-                    ecr.LifecycleRule(
-                        max_image_count=images.keep, description="Keep the newest images"
-                    )
-                ],
-                removal_policy=self._removal,
-                empty_on_delete=self._removal == cdk.RemovalPolicy.DESTROY,
-            )
-            for image in self._project.images
-        }
 
     def _topic(self) -> sns.ITopic:
         """The topic of messages to people; alarms and budgets may publish to it."""

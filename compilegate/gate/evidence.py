@@ -49,9 +49,9 @@ from compilegate.job.evidence import (
     SCHEMA_VERSION,
     Evidence,
     EvidenceError,
+    EvidenceOrigin,
     EvidenceRecord,
     Examples,
-    Origin,
     PaddingRecord,
     PairedBlocks,
     ParityErrors,
@@ -156,10 +156,10 @@ def read_evidence(folder: str | Path, held: Held | None = None) -> EvidenceRecor
     folder = Path(folder)
     evidence, as_written = _read_scalars(folder / EVIDENCE_FILE)
     record = EvidenceRecord(evidence, None, None, as_written=as_written)
-    if evidence.origin == Origin.MEASURED and has_parity(evidence):
+    if evidence.origin == EvidenceOrigin.MEASURED and has_parity(evidence):
         errors = ParityErrors(**_read_columns(folder / PARITY_FILE, _PARITY))
         record = replace(record, parity=errors)
-    if evidence.failure is None and evidence.origin == Origin.MEASURED:
+    if evidence.failure is None and evidence.origin == EvidenceOrigin.MEASURED:
         record = replace(record, steps=Steps(**_read_columns(folder / STEPS_FILE, _STEPS)))
         if has_paired_speed(evidence):
             blocks = PairedBlocks(**_read_columns(folder / PAIRED_FILE, _PAIRED))
@@ -371,7 +371,7 @@ def _shown(value: object) -> str:
 def _has_examples(evidence: Evidence, path: Path) -> bool:
     """Whether there must be examples; a job that measured itself may have metrics instead, and
     then no digest of any."""
-    if evidence.failure is not None or evidence.origin != Origin.MEASURED:
+    if evidence.failure is not None or evidence.origin != EvidenceOrigin.MEASURED:
         return False
     return not evidence.metrics or "examples" in evidence.digests or path.exists()
 
@@ -481,7 +481,7 @@ def _check_whole(record: EvidenceRecord) -> None:
         _check_parity(record.parity, evidence.parity.steps)
     if evidence.failure is not None:  # of a job that ended since its arithmetic is wrong
         return
-    if evidence.origin == Origin.MEASURED:
+    if evidence.origin == EvidenceOrigin.MEASURED:
         for name in ("speed", "compiler"):
             if getattr(evidence, name) is None:
                 raise EvidenceError(f"{EVIDENCE_FILE}: {name} is missing")

@@ -33,10 +33,10 @@ from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     EvidenceError,
+    EvidenceOrigin,
     EvidenceRecord,
     Examples,
     FloatArray,
-    Origin,
     Scalar,
     SpeedRecord,
     Steps,
@@ -150,7 +150,7 @@ def check_record(record: EvidenceRecord, expected: Expected) -> list[Finding]:
     if ended is not None:
         return [*identity, ended]
     found = [*identity, *_check_numbers(evidence, about), *_check_digests(record, about)]
-    if evidence.origin == Origin.MEASURED and not evidence.environment:
+    if evidence.origin == EvidenceOrigin.MEASURED and not evidence.environment:
         text = "the environment is empty: record library versions and hardware."
         found.append(about.fails(Code.EVIDENCE_LACKING, text, spoils=()))
     if evidence.compiler is not None:
@@ -194,7 +194,7 @@ def _check_ending(record: EvidenceRecord, expected: Expected) -> Finding | None:
             f"{expected.origin!r}."
         )
         return about.fails(Code.EVIDENCE_LACKING, text)
-    if evidence.origin == Origin.MEASURED and record.steps is None:
+    if evidence.origin == EvidenceOrigin.MEASURED and record.steps is None:
         return about.fails(Code.EVIDENCE_LACKING, "the evidence has no steps.")
     return None
 
@@ -227,7 +227,7 @@ def _check_numbers(evidence: Evidence, about: Subject) -> Iterator[Finding]:
 def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Finding]:
     """Whether files are those that the job wrote: a file copied beside another record is not."""
     digests = record.evidence.digests
-    for name in REQUIRED_DIGESTS if record.evidence.origin == Origin.MEASURED else ():
+    for name in REQUIRED_DIGESTS if record.evidence.origin == EvidenceOrigin.MEASURED else ():
         if not SHA256.fullmatch(digests.get(name, "")):
             text = f"evidence.json has no sha256 of {name!r} among its digests."
             yield about.fails(Code.EVIDENCE_UNREADABLE, text)

@@ -40,11 +40,11 @@ from compilegate.job.contract import AUTOCAST
 from compilegate.job.endings import ARM, ENDINGS, NEED
 from compilegate.job.evidence import (
     EvidenceError,
+    EvidenceOrigin,
     EvidenceRecord,
     Examples,
     FloatArray,
     IntArray,
-    Origin,
 )
 from compilegate.job.evidence.parity import EPSILON, otherwise_declared
 from compilegate.job.evidence.writing import MOST_HASHES, hashed
@@ -189,7 +189,9 @@ def examine(
         expected = Expected(
             about=Subject(seed),
             arm=arm,
-            origin=Origin.PRINTED if experiment.evidence == "printed" else Origin.MEASURED,
+            origin=EvidenceOrigin.PRINTED
+            if experiment.evidence == "printed"
+            else EvidenceOrigin.MEASURED,
             declaration=experiment.arms[arm],
             settings=experiment.settings,
             job=None if jobs is None else jobs.get((arm, seed), ""),

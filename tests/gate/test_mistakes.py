@@ -18,7 +18,13 @@ from compilegate.gate.evidence import take_rows
 from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.verdict import Verdict
 from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
-from compilegate.job.evidence import CheckpointRecord, EvidenceError, Examples, Origin, Resumption
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    EvidenceError,
+    EvidenceOrigin,
+    Examples,
+    Resumption,
+)
 from compilegate.job.evidence.writing import hashed
 from tests.gate.conftest import (
     SyntheticExecution,
@@ -116,7 +122,7 @@ LOST = CheckpointRecord(1, 0.1, None, (Resumption(3, 5, 1e300),))
 DAMAGE: dict[str, tuple[Code, Any]] = {
     "it is gone": (Code.EVIDENCE_MISSING, missing),
     "no JSON": (Code.EVIDENCE_UNREADABLE, unreadable),
-    "printed metrics alone": (Code.EVIDENCE_LACKING, {"origin": Origin.PRINTED}),
+    "printed metrics alone": (Code.EVIDENCE_LACKING, {"origin": EvidenceOrigin.PRINTED}),
     "no steps": (Code.EVIDENCE_LACKING, record_with(steps=None)),
     "no examples": (Code.EVIDENCE_LACKING, record_with(examples=None)),
     "an empty environment": (Code.EVIDENCE_LACKING, {"environment": {}}),

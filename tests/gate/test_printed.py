@@ -14,7 +14,7 @@ from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.judge import judge
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import Evidence, EvidenceRecord, Origin, write_evidence
+from compilegate.job.evidence import Evidence, EvidenceOrigin, EvidenceRecord, write_evidence
 from compilegate.pipelines.programs.gate import main
 
 BEFORE, AFTER = [27.1, 27.4, 26.9, 27.2], [27.0, 27.5, 26.8, 27.2]
@@ -38,7 +38,7 @@ def experiment(**settings: Any) -> Experiment:
 
 
 def record(arm: str, seed: int, **metrics: float) -> EvidenceRecord:
-    known = {"job": f"{arm}-{seed}", "origin": Origin.PRINTED, "metrics": metrics}
+    known = {"job": f"{arm}-{seed}", "origin": EvidenceOrigin.PRINTED, "metrics": metrics}
     evidence = Evidence(arm=arm, seed=seed, recipe={}, compiler=None, speed=None, **known)
     return EvidenceRecord(evidence, None, None)
 

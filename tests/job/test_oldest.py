@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from compilegate.gate.evidence import read_evidence
-from compilegate.job.evidence import EvidenceRecord, Origin
+from compilegate.job.evidence import EvidenceOrigin, EvidenceRecord
 from tests.environments import (
     ROOT,
     BuildError,
@@ -131,7 +131,7 @@ def test_a_script_leaves_evidence_that_the_gate_reads(python38: Path, tmp_path: 
 def test_a_script_that_only_prints_is_searched(python38: Path, tmp_path: Path) -> None:
     caught = {"COMPILEGATE_PRINTED_accuracy": "accuracy ([0-9.]+)"}
     found = evidence(python38, tmp_path, "print('accuracy 0.875')\n", **caught).evidence
-    assert (found.origin, found.metrics) == (Origin.PRINTED, {"accuracy": 0.875})
+    assert (found.origin, found.metrics) == (EvidenceOrigin.PRINTED, {"accuracy": 0.875})
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Names, docstrings, messages and pages are plain English: none has a word of the old dialect.
 
-`old_dialect.toml` lists the words. Places that have one today are in `still_open.txt`, one a line;
-`UPDATE_GOLDEN=1` writes it anew. A place that is not there fails.
+`old_dialect.toml` lists the words.
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -19,7 +17,6 @@ PROJECT = Path(__file__).parents[2]
 FOLDERS = ("compilegate", "pipelines", "training", "infra", "benchmarks", "tools", "workloads")
 DIALECT = tomllib.loads(Path(__file__).with_name("old_dialect.toml").read_text(encoding="utf-8"))
 PHRASES = [re.compile(phrase) for phrase in DIALECT["phrases"]]
-STILL_OPEN = Path(__file__).with_name("still_open.txt")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -89,11 +86,7 @@ def places() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_product_has_no_word_of_the_old_dialect() -> None:
-    found = sorted(places())
-    if os.environ.get("UPDATE_GOLDEN"):
-        STILL_OPEN.write_text("".join(f"{each}\n" for each in found), encoding="utf-8")
-    listed = STILL_OPEN.read_text(encoding="utf-8").splitlines()
-    assert [each for each in found if each not in listed] == []
+    assert sorted(places()) == []
 
 
 def test_every_kind_is_found_and_ordinary_english_is_not() -> None:

@@ -47,7 +47,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class Origin:
+class EvidenceOrigin:
     """How an evidence record came about, which is what it can hold."""
 
     MEASURED = "measured"  # by the training program: steps, examples, speed, what proves them
@@ -219,7 +219,7 @@ class Evidence:
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)
     """Driver, toolchain, load. Arms are not compared by it: a load is never the same twice."""
-    origin: str = Origin.MEASURED  # one of `Origin`
+    origin: str = EvidenceOrigin.MEASURED  # one of `EvidenceOrigin`
     schema_version: int = SCHEMA_VERSION
 
     @property

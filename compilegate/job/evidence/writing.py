@@ -17,9 +17,9 @@ from compilegate.job.evidence.record import (
     SLICE,
     Evidence,
     EvidenceError,
+    EvidenceOrigin,
     Examples,
     IntArray,
-    Origin,
     PairedBlocks,
     ParityErrors,
     Steps,
@@ -176,7 +176,7 @@ def write_evidence(
     Digests of the columns are added. Raises EvidenceError when a measured job lacks steps, or both
     examples and metrics; when a table lacks its record; or if an example id is not valid text.
     """
-    if evidence.origin == Origin.MEASURED and evidence.failure is None:
+    if evidence.origin == EvidenceOrigin.MEASURED and evidence.failure is None:
         if None in (steps, evidence.speed, evidence.compiler):
             raise EvidenceError("evidence of a trained model needs steps, speed and compiler")
         if examples is None and not evidence.metrics:

@@ -16,7 +16,7 @@ from compilegate.job import contract
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
-    Origin,
+    EvidenceOrigin,
     record_failure,
     write_evidence,
 )
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"note: {TOO_FEW}", flush=True)
         found = replace(
             evidence_of_attempts(attempts),
-            origin=Origin.PRINTED,
+            origin=EvidenceOrigin.PRINTED,
             metrics=metrics,
             printed=printed.recorded,
             notes=notes,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.gate.evidence import read_evidence
-from compilegate.job.evidence import CompilerRecord, Evidence, Origin
+from compilegate.job.evidence import CompilerRecord, Evidence, EvidenceOrigin
 
 pytestmark = pytest.mark.slow
 
@@ -184,7 +184,7 @@ print("bleu = 27.25", end="")  # the last value counts, without a line's end too
     assert stdout.startswith("bleu = 1.5\n3 rows/s\n")  # it passes on as it is
     record = read_evidence(tmp_path / "evidence")
     found = record.evidence
-    assert (found.origin, record.steps, record.examples) == (Origin.PRINTED, None, None)
+    assert (found.origin, record.steps, record.examples) == (EvidenceOrigin.PRINTED, None, None)
     assert (found.compiler, found.recipe["compiler"]) == (None, "inductor")
     metrics = dict(found.metrics)
     assert math.isnan(metrics.pop("loss"))  # which the gate refuses with its own reason
