@@ -47,7 +47,12 @@ def test_every_room_imports_only_what_it_may() -> None:
 def test_the_training_program_takes_public_names_alone() -> None:
     taken = {each.of for each in imports() if within(each.by, ["training"])}
     inside = {name for name in taken if within(name, ["compilegate"])}
-    everywhere = {"compilegate.job.errors", "compilegate.job.files", "compilegate.job.contract"}
+    everywhere = {
+        "compilegate.job.contract",
+        "compilegate.job.defaults",
+        "compilegate.job.errors",
+        "compilegate.job.files",
+    }
     # It starts its own process and reads every compiler's options: launchers do, scripts do not.
     starting = {
         "compilegate.job.compilers",
