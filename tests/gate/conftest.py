@@ -166,7 +166,7 @@ class SyntheticExecution:
         """Let the job say what it trained on: ids, inputs, categories."""
         rows = TrainedRows()
         rows.add(*columns)
-        self.put(arm, seed, trained_on=rows.kept())
+        self.put(arm, seed, trained_on=rows.trained_on())
 
     def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
         """Take the parity record away, or put in its place why there is none."""

@@ -206,7 +206,7 @@ def test_optional_columns_are_read_back_as_they_were_written(folder, execution) 
     assert np.isin(hashed([np.array([3, 4], np.int32)]), found.trained_on.inputs).all()
     rows = TrainedRows()
     rows.add(range(MOST_HASHES + 9))
-    trained_on = rows.kept()
+    trained_on = rows.trained_on()
     assert trained_on is not None
     assert len(trained_on.ids) == MOST_HASHES
 
