@@ -89,10 +89,6 @@ class CheckResult:
         read = self.coverage
         return bool(read.loops or read.compiled or read.jobs or self.findings or self.suppressed)
 
-    @property
-    def gravest(self) -> Severity | None:
-        return max((finding.severity for finding in self.findings), default=None)
-
 
 def check_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> CheckResult:
     """Check files and folders for some compilers. Nothing of them is imported or run."""

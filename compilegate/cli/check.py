@@ -113,7 +113,7 @@ def command(
 def _status(checked: CheckResult, least: Severity) -> int:
     if not checked.understood:
         return exit_codes.REFUSED
-    gravest = checked.gravest
+    gravest = max((finding.severity for finding in checked.findings), default=None)
     return 0 if gravest is None or gravest < least else _STATUS[gravest]
 
 

@@ -97,7 +97,7 @@ def find_confounds(
 
 
 def about_confounds(confounds: Sequence[Confound]) -> list[Reason | Note]:
-    """What the verdict says of differences that the workload does not declare."""
+    """Statements on the differences that the workload does not declare."""
     statements: list[Reason | Note] = []
     for each in [it for it in confounds if not it.intended][:MOST_LISTED]:
         numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}

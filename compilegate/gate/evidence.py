@@ -74,9 +74,9 @@ _OF_A_MODEL = frozenset({"scores", "losses", "predictions"})
 """Columns that differ from model to model."""
 MOST_JSON_BYTES = 64 * 1024**2
 MOST_COLUMN_BYTES = 4 * 1024**3
-"""How large one file's columns may be: a million examples with five hundred classes fit."""
+"""The limit for the columns of one file: a million examples with five hundred classes fit."""
 MOST_UNPACKED_BYTES = 2 * 1024**3
-"""How large a replicate's evidence may be; scores of a million examples fit easily."""
+"""The limit for the evidence of one replicate; scores of a million examples fit easily."""
 MOST_REPRO_FILES = 20
 """A repro is a script, its inputs, and what the search for it found."""
 MOST_POSITIONS = 10**16
@@ -305,7 +305,7 @@ def _read_scalars(path: Path) -> tuple[Evidence, bool]:
 
 
 def _problems(evidence: Evidence) -> Iterator[str]:
-    """What types do not say of the values, each as `KEY is FOUND, expected ...`."""
+    """Problems that types do not show, each as `KEY is FOUND, expected ...`."""
     for key, found in numbers(evidence):
         if not found >= 0 or found == math.inf:  # False for NaN too
             yield f"{key} is {_shown(found)}, expected a finite number of zero or more"
@@ -349,7 +349,7 @@ def numbers(section: Any) -> Iterator[tuple[str, float]]:
 
 
 def _sentence(details: ErrorDetails) -> str:
-    """What is wrong, with the key and what was found."""
+    """The problem in words, with the key and the value."""
     location = details["loc"]
     expected = _EXPECTED.get(details["type"], details["msg"][0].lower() + details["msg"][1:])
     if _ANY_SCALAR.intersection(location[:-1]):  # then the last part is a member of the union

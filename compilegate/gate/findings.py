@@ -135,7 +135,7 @@ class Code(StrEnum):
 
     @property
     def subject(self) -> str:
-        """What was looked at: the part before the dot."""
+        """The subject of the judgement: the part before the dot."""
         return self.partition(".")[0]
 
 
@@ -188,7 +188,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with, or odd about, the evidence of one replicate."""
+    """A defect or an oddity of one replicate's evidence."""
 
     statement: Reason | Note
     spoils: frozenset[str]
@@ -245,7 +245,7 @@ def _finite(numbers: Mapping[str, Number]) -> dict[str, Number]:
 
 
 def split(findings: Iterable[Reason | Note]) -> tuple[list[Reason], list[Note]]:
-    """What decides, and what is only to be known; what is said twice is said once."""
+    """Reasons and notes, each sentence once."""
     found = list({(each.code, each.sentence): each for each in findings}.values())
     reasons = [each for each in found if isinstance(each, Reason)]
     return reasons, [each for each in found if isinstance(each, Note)]
@@ -261,7 +261,7 @@ why losses explode and metrics fall."""
 
 
 def gravest_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """What decided comes first, then by `_GRAVITY`, otherwise in the order found."""
+    """Reasons by outcome, then by `_GRAVITY`, otherwise in the order found."""
 
     def rank(reason: Reason) -> tuple[int, int]:
         names = (reason.code, reason.code.subject)

@@ -29,7 +29,7 @@ POWER = 0.8
 """The share of the planned experiments that should be decided."""
 MOST_SEEDS = 100
 MOST_GROWTH = 1000.0
-"""How many times the validation set may grow; more counts as never."""
+"""Largest growth of the validation set; more counts as never."""
 _GROWTH_STEP = 1.05
 _GROWTH_STEPS = math.ceil(math.log(MOST_GROWTH) / math.log(_GROWTH_STEP))
 WANTED = 0.9
@@ -42,7 +42,7 @@ _FLIPS = ("accuracy", "micro_f1", "balanced_accuracy", "calibration_error")
 
 @dataclass(frozen=True)
 class SampleSize:
-    """What would decide one comparison; None where it would not."""
+    """Sizes that would decide one comparison; None where no size would."""
 
     seeds: int | None = None
     """Seeds of each arm, in total."""
@@ -110,7 +110,7 @@ def rounded_up(count: float) -> int:
 
 @dataclass(frozen=True)
 class Design:
-    """What is known of an experiment before it is run."""
+    """The size of an experiment that has not run."""
 
     seeds: int
     candidates: int
@@ -120,7 +120,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Chance:
-    """How likely an equal candidate passes by one metric, or by its speed."""
+    """The chance that an equal candidate passes by one metric, or by its speed."""
 
     of: str
     chance: float
@@ -193,7 +193,7 @@ def forecast(
 def _measured(
     pilot: MetricJudgement | None, guard: MetricGuard, design: Design
 ) -> CrossedMean | None:
-    """What is known of the spread of a metric's difference, centred on zero."""
+    """The spread of a metric's difference, centred on zero; None where nothing is known."""
     if pilot is not None and pilot.seed_standard_error is not None:
         return CrossedMean(
             mean=0.0,

@@ -176,7 +176,7 @@ def _compare(
 
 
 def _with_scores(examined: Examined, values: MetricValues) -> Examined:
-    """What was examined, with what the arms' metrics show by themselves."""
+    """The examined records, with the findings about each arm's own metrics."""
     experiment, settings = examined.experiment, examined.experiment.settings
     findings = defaultdict(list, {key: list(it) for key, it in examined.findings.items()})
     scored = {arm: examined.scored(arm) for arm in experiment.arms}
@@ -333,7 +333,7 @@ def _conclude(
 def _effects(
     experiment: Experiment, candidate: _Measured, compiler_only: _Measured, confidence: float
 ) -> tuple[list[EffectSplit], list[Note]]:
-    """What of the candidate's difference the compiler makes, by metric."""
+    """The compiler's share of the candidate's difference, by metric."""
     if candidate.quality is None or compiler_only.quality is None:
         return [], []
     of_only, _ = judge_quality(compiler_only.quality, confidence)

@@ -399,7 +399,7 @@ def _called(dotted_name: str, examples: Examples) -> FloatArray:
 
 @dataclass(frozen=True)
 class Unit:
-    """How a metric's values are shown: `value / size` of them, followed by `name`."""
+    """The unit in which a metric is shown: `value / size`, followed by `name`."""
 
     name: str
     """Empty where the unit is the metric's own and not known."""

@@ -38,7 +38,7 @@ _Amount = TypeVar("_Amount", int, float)
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
-"""How many points all loss curves together may have, which limits the file's size."""
+"""Points of all loss curves together, which limits the file's size."""
 MOST_POINTS_PER_CURVE = 120
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_TEXT = 200
@@ -63,7 +63,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ReplicateObservation:
-    """What one replicate measured; None or empty where its evidence could not be used."""
+    """Measurements of one replicate; None or empty where its evidence could not be used."""
 
     arm: str
     seed: int
@@ -86,7 +86,7 @@ class ReplicateObservation:
     graph_breaks: int | None = None
     recompilations: int | None = None
     notes: tuple[str, ...] = ()
-    """What the job noticed: sentences with their remedies."""
+    """Notes of the job: sentences with their remedies."""
     printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Printed values by metric, of a job that left nothing else."""
     cache_ignored: str | None = None
@@ -95,19 +95,18 @@ class ReplicateObservation:
 
 @dataclass(frozen=True)
 class ArmObservation:
-    """How one arm was declared, and where its first readable replicate ran."""
+    """The declaration of one arm, and the machine of its first readable replicate."""
 
     arm: str
-    compiler: str | None
-    batch_size: int | None
-    learning_rate: float | None
-    precision: str | None
-    """This and the three above are None where models are compared, not arms."""
+    compiler: str
+    batch_size: int
+    learning_rate: float
+    precision: str
     environment: Mapping[str, str]
     proof: Mapping[str, str]
-    """What shows that the compiler ran."""
+    """Proof that the compiler ran."""
     padding: PaddingRecord | None = None
-    """How long its documents are, and what padding them costs; None where its jobs do not say."""
+    """Lengths of its documents, and the cost of padding; None where its jobs do not say."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def _finding(
     uncompared: str | None,
     settings: ParitySettings,
 ) -> Reason | Note:
-    """What the verdict says by the judgement that represents all."""
+    """The statement of the verdict, from the judgement that represents all."""
     sentence = _in_full(judgement)
     if len(judged) > 1:
         sentence = f"Seed {judgement.seed}: {sentence}"

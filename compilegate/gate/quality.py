@@ -78,11 +78,11 @@ MOST_MARGINS = 2.0
 """How much worse than the baseline the released model may be, in margins, and in standard
 deviations of the baseline's seeds times 1.5: single models vary more than means do."""
 MOST_CATEGORIES = 200
-"""How many a slice's column may have: with more it is an identifier, not a category."""
+"""Categories of a slice's column: with more it is an identifier."""
 COUNTER = re.compile(r"[-_#./:](?:[A-Za-z]{0,6}[-_]?)?\d+$")
 """The tail of `patient-7_img3`, `doc-17#3`."""
 FEWEST_GROUPS, MOST_GROUPS = 20, 0.8
-"""How many groups a grouping must have, and how many at most, as a share of the rows."""
+"""Fewest groups of a grouping, and most groups as a share of the rows."""
 DRAWS = 999
 TESTED_ROWS = 20_000
 """Rows of whole groups that the permutation test looks at."""
@@ -100,20 +100,20 @@ class Comparison:
     margin: float | None
     """Margin in the metric's units; None when only watched."""
     slack: CrossedMean
-    """What must stay above zero: margin minus harm; without a margin, minus harm."""
+    """Margin minus harm, which must stay above zero; without a margin, minus harm."""
     failed: Sequence[bool]
-    """Which seeds lose more than the margin and chance explain; of a slice none."""
+    """By seed, whether it loses more than the margin and chance explain; empty for a slice."""
     part: str | None = None
     """The slice, in words; None for all examples."""
     rows: int = NO_EXAMPLES
     """Validation examples behind it."""
     constant: float | None = None
-    """What the best constant prediction reaches; None where that is not known, and of a slice."""
+    """The metric of the best constant prediction; None where not known, and for a slice."""
     worst_example: float = 0.0
-    """How much worse than its arm's mean the worst example is; zero where flips are counted."""
+    """Distance of the worst example from its arm's mean; zero where flips are counted."""
 
     def outcome(self, confidence: float) -> Outcome | None:
-        """What it says at this confidence; None when it is only watched."""
+        """The outcome at this confidence; None when it is only watched."""
         if self.margin is None:
             return None
         slack, half_width = self.slack, self.slack.half_width(confidence)
@@ -127,7 +127,7 @@ class Comparison:
 
 @dataclass
 class ArmQuality:
-    """What is known of one candidate's quality."""
+    """The comparisons of one candidate, and statements about them."""
 
     comparisons: list[Comparison] = field(default_factory=list)
     statements: list[Reason | Note] = field(default_factory=list)
@@ -243,7 +243,7 @@ class _Table:
         self.bias.append(max(before.bias, after.bias))
 
     def compared(self, part: str | None = None) -> Comparison:
-        """What all seeds come to."""
+        """The comparison over all seeds."""
         flip, bias, groups = self.flip, float(np.mean(self.bias)), self.groups
         if groups is not None and len(self.differences.by_example) == groups.count:
             bias *= math.sqrt(self.rows / groups.count)
@@ -347,7 +347,7 @@ def _of_scalars(
 
 @dataclass(frozen=True)
 class Grouping:
-    """What rows may go together in."""
+    """A partition of the rows: patients, documents, customers."""
 
     of_row: IntArray
     """(rows,) the group of each, from 0."""
@@ -358,7 +358,7 @@ class Grouping:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return int(self.of_row.max()) + 1
 
     @property
@@ -545,7 +545,7 @@ def _compare_part(
         quality.comparisons.append(table.compared(part.name))
 
 
-# What it comes to.
+# Judgements.
 
 
 def judge_quality(
@@ -632,7 +632,7 @@ def _with_bounds(unit: Unit, interval: Interval, against: str = "") -> str:
 
 
 def _meaning(comparison: Comparison, outcome: Outcome, needed: SampleSize) -> tuple[Code, str]:
-    """What the interval means, and the cheapest thing that would decide."""
+    """The code, and in words the meaning of the interval or the cheapest way to decide."""
     seeds, rows = comparison.slack.seeds, comparison.rows
     if outcome is Outcome.PASS:
         return Code.QUALITY_NOT_WORSE, ""
@@ -737,7 +737,7 @@ def error_over_rows(
     return float(np.std(own - usual)) / math.sqrt(len(own))
 
 
-# What of a candidate's difference the compiler makes, and what the rest of its recipe does.
+# The effect of the compiler, and of the rest of the recipe.
 
 
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:

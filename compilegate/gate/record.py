@@ -61,7 +61,7 @@ COLUMNS = {"steps": TIMES, "outputs": SCORES, "parity": "", "paired": TIMES, "tr
 """Digest name to the part of the evidence that a changed column makes unusable."""
 INDUCTOR = "inductor"
 CALLS = "graph_calls"
-"""How often compiled graphs were called."""
+"""Key of the proof: calls of compiled graphs."""
 LEAST_CALLED = 0.5
 """The share of the steps in which a compiled graph is called at least."""
 LEAST_SPEED = 1e-9
@@ -82,7 +82,7 @@ SUM_TOLERANCE = 0.01
 LOSS_TOLERANCE = 0.02
 """Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
 ROUNDING = 0.01
-"""How much of a time two clocks of one job may differ by."""
+"""Relative difference between two clocks of one job."""
 MOST_BETWEEN_STEPS = 0.5
 """The share of a training that may pass between its steps: evaluation, logging, checkpoints. What
 a candidate loses there counts against its speed (`speed`)."""
@@ -99,13 +99,13 @@ LEAST_FALL = 0.05
 
 
 class Known:
-    """What was computed of columns that several records share, by the arrays themselves."""
+    """Results computed from columns that several records share, by the arrays' identity."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, ...], tuple[object, object]] = {}
 
     def of(self, columns: tuple[object, ...], compute: Callable[[], T]) -> T:
-        """What `compute` gives, once for these very columns and this kind of question."""
+        """The result of `compute`, which runs once for these very columns."""
         key = tuple(map(id, columns))
         if key not in self._found:  # the columns are kept, so that their ids stay theirs
             self._found[key] = (columns, compute())
@@ -114,12 +114,12 @@ class Known:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the experiment expects of one replicate."""
+    """The experiment's expectations of one replicate."""
 
     about: Subject
     arm: str
     origin: str
-    """How its evidence must have come about."""
+    """The required origin of its evidence."""
     declaration: ArmDeclaration
     settings: GateSettings
     job: str | None
@@ -503,7 +503,7 @@ def _check_rows(examples: Examples, about: Subject, known: Known) -> Iterator[Fi
 
 
 def _repeated(examples: Examples) -> int | None:
-    """How many of the ids repeat another one; None where they are no valid text."""
+    """The number of ids that repeat another one; None where they are not valid text."""
     texts = examples.ids.tolist()
     try:
         "".join(texts).encode()
@@ -537,7 +537,7 @@ def _check_probabilities(examples: Examples, about: Subject) -> Iterator[Finding
 
 
 def _malformed(about: Subject, examples: Examples, bad: Mask, text: str) -> Iterator[Finding]:
-    """What is wrong with the bad rows, if there are any: `text` with how many, and the first id."""
+    """A finding about the bad rows, if any: `text` with their number and the first id."""
     if bad.any():
         count, first = int(bad.sum()), clipped(repr(str(examples.ids[int(bad.argmax())])))
         text = text.format(rows=counted(count, "example"), first=first)

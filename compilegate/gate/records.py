@@ -67,7 +67,7 @@ the baseline's own differences between seeds."""
 CLOSE = 0.2
 """The share of what the baseline's seeds differ by, within which a candidate's are close."""
 SAME_LOSS = 0.01
-"""What the same course of losses may differ by, as a share of their range."""
+"""Tolerance for equal loss curves, as a share of their range."""
 LAST_BITS = 1e-6
 """What losses in single precision may differ by through rounding that no step has amplified, as in
 small and nearly linear models."""
@@ -149,7 +149,7 @@ class Examined:
         return tuple(it.statement for it in self._of(arm) if isinstance(it.statement, Reason))
 
     def notes(self, arm: str) -> tuple[Note, ...]:
-        """What is odd about the arm's evidence; of what several seeds share, the first."""
+        """Oddities of the arm's evidence; of one that several seeds share, the first."""
         found: dict[Code, Note] = {}
         for each in self._of(arm):
             if isinstance(each.statement, Note):
@@ -311,7 +311,7 @@ def _differing(found: Examples, reference: Examples, about: Subject) -> Iterator
 
 
 def _differing_targets(found: Examples, reference: Examples) -> int:
-    """How many targets differ by more than one of both was rounded to single precision."""
+    """The number of targets that differ by more than rounding to single precision."""
     own, usual = found.targets, reference.targets
     if own is None or usual is None:
         return 0 if own is usual else len(found.labels)
@@ -351,7 +351,7 @@ class _Outputs:
     """Root mean square difference of two replicates' outputs over their spread, by ordered pair."""
 
     def usual(self, arm: str, seeds: Collection[int]) -> float:
-        """What two seeds of the arm differ by; zero where that is not known."""
+        """The median difference of two seeds of the arm; zero where not known."""
         pairs = combinations([(arm, seed) for seed in seeds], 2)
         found = [self.apart[it] for it in pairs if it in self.apart and it[0] in self.identifying]
         return float(np.median(found)) if found else 0.0
@@ -488,11 +488,11 @@ def about_repeated(examined: Examined, arm: str) -> str | None:
     return f"Seeds {together} of {arm} gave the same model: is `seed` passed on?"
 
 
-# What an arm's models and trainings show.
+# One arm, and beside the baseline.
 
 
 def _compare_arm(examined: Examined, arm: str, findings: Findings, known: Known) -> None:
-    """What the arm's records show by themselves, and beside the baseline's."""
+    """Add findings about the arm's records by themselves, and beside the baseline's."""
     experiment, baseline = examined.experiment, examined.experiment.baseline
     own, usual = examined.scored(arm), examined.scored(baseline)
     if not own:

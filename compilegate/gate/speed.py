@@ -113,7 +113,7 @@ MOST_STEAL = 0.05
 
 @dataclass(frozen=True)
 class Runs:
-    """What the whole trainings of one arm took."""
+    """Times of the whole trainings of one arm."""
 
     steady_seconds: tuple[FloatArray, ...]
     """The steady step times of each replicate."""
@@ -123,12 +123,12 @@ class Runs:
     steps: int
     """Steps of the longest replicate."""
     between_seconds: float = 0.0
-    """What is in no step, compilation or lost machine: the mean over the replicates."""
+    """Seconds in no step, compilation or lost machine: the mean over the replicates."""
 
 
 @dataclass(frozen=True)
 class ArmSpeed:
-    """What the replicates of one arm measured."""
+    """The speed of one arm, by its replicates."""
 
     batch_size: int
     rates: tuple[float, ...]
@@ -279,7 +279,7 @@ def _mean(values: Sequence[float] | FloatArray) -> float:
 
 @dataclass(frozen=True)
 class PairedJob:
-    """What one job of the candidate measured by alternating blocks. Speed-ups are logarithms."""
+    """The alternating blocks of one job of the candidate. Speed-ups are logarithms."""
 
     speedups: tuple[float, float, float]
     """The lowest, the likely and the highest: by what is known of the rest of a step."""
@@ -289,7 +289,7 @@ class PairedJob:
     """Variances for the pairs that the baseline began and for those that it ended; their sum is the
     squared standard error of `alone`."""
     counts: tuple[int, ...]
-    """How many pairs each is over, once trimmed."""
+    """Pairs behind each variance, after trimming."""
     rest: float
     """The likely rest, as a share of the candidate's step in the probe."""
     pairs: int
@@ -301,12 +301,12 @@ class PairedJob:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What the jobs of a candidate measured by alternating blocks."""
+    """The alternating blocks of a candidate's jobs."""
 
     jobs: tuple[PairedJob, ...] = ()
     obstacles: tuple[str, ...] = ()
-    """Why a job has no pairs that count, in a sentence without its full stop; jobs that were not
-    asked for any say nothing."""
+    """Why a job has no pairs that count, in a sentence without its full stop; empty for jobs that
+    were not configured to alternate."""
 
 
 def paired_jobs(
@@ -337,7 +337,7 @@ def paired_jobs(
 def _other_arms(
     recorded: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
 ) -> str | None:
-    """Why what was timed are not the two arms that are compared."""
+    """Why the timed arms are not the two that are compared."""
     for what in ("instance_type", "image", "world_size"):
         before, after = getattr(baseline, what), getattr(candidate, what)
         if before != after:
@@ -530,7 +530,7 @@ def _resampled_means(seconds: FloatArray, generator: np.random.Generator) -> Flo
     return np.asarray(block_means[starts].mean(axis=1))
 
 
-# What more jobs would settle.
+# The number of jobs that would settle it.
 
 
 def seeds_to_settle(
@@ -566,7 +566,7 @@ def jobs_to_settle(jobs: Sequence[PairedJob], required: float, confidence: float
     return None
 
 
-# What is required, and what it comes to.
+# The requirement and the judgement.
 
 
 def repaying_speedup(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> float:
@@ -821,7 +821,7 @@ def _what_decides(judgement: SpeedJudgement) -> str:
     return "The speed-up is too close to the limit for more seeds to decide."
 
 
-# What is to be known of the speed, and decides nothing.
+# Notes on the speed.
 
 
 def about_speed(judgement: SpeedJudgement, pairs: Pairs) -> list[Note]:
@@ -905,7 +905,7 @@ def about_slowdowns(evidences: Sequence[Evidence]) -> list[Note]:
 
 
 def slowdown_sentence(each: Slowdown) -> str:
-    """What it was, where, and which rule says more, in a sentence or two."""
+    """The slowdown, its place and its rule, in two sentences."""
     places = ", ".join(clipped(where, 200) for where in each.where[:3])
     sentence = _SLOWED[each.kind].format(
         count=each.count,

@@ -76,7 +76,7 @@ class CrossedMean:
     rest_variance: float = 0.0
     """The part of `seed_variance` that more examples would make smaller."""
     bias: float = 0.0
-    """How far the mean may lie off for reasons other than chance."""
+    """Bound of the mean's systematic error."""
 
     def expected(
         self, seeds: int | IntArray, growth: float | FloatArray | IntArray = 1.0
@@ -328,7 +328,7 @@ def judge_failures(seeds: int, failed: int, allowed: float, confidence: float) -
 
 
 def about_few_seeds(seeds: int, confidence: float) -> list[Note]:
-    """What so few seeds cannot show."""
+    """A note on rare failures, where there are fewer than five seeds."""
     if seeds >= 5:
         return []
     rate = percent(highest_rate(seeds, 0, confidence))
@@ -340,7 +340,7 @@ def about_few_seeds(seeds: int, confidence: float) -> list[Note]:
 
 
 def about_holm(candidates: int, declared: float, confidence: float) -> list[Note]:
-    """What is to be said of bounds at another confidence than the declared one."""
+    """A note where bounds are at another confidence than the declared one."""
     if candidates < 2 or confidence == declared:
         return []
     sentence = (

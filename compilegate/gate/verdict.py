@@ -58,9 +58,9 @@ class MetricJudgement:
     seed_sd: float | None
     """Standard deviation over seeds of the paired difference; None with one seed."""
     seed_standard_error: float | None
-    """What the choice of seeds contributes to the standard error of delta."""
+    """Contribution of the choice of seeds to the standard error of delta."""
     example_standard_error: float
-    """What the choice of validation examples contributes."""
+    """Contribution of the choice of validation examples."""
     seeds_needed: int | None
     """Seeds that would decide an undecided metric if the spread stays what it is; None when it is
     decided, cannot be estimated, or more seeds would not help."""
@@ -70,7 +70,7 @@ class MetricJudgement:
     part: str | None = None
     """The slice that it was measured on, as `column = value`; None for all examples."""
     rest_standard_error: float | None = None
-    """What neither a seed nor an example explains alone; part of `seed_standard_error`."""
+    """Contribution of the interaction of seed and example; part of `seed_standard_error`."""
     skewness: float | None = None
     """The skewness of the examples' differences, which a forecast needs."""
     constant: float | None = None
@@ -162,9 +162,9 @@ class PairedJudgement:
     """The share of the candidate's training step that the probe leaves out, from 0 to 1."""
     baseline_step_seconds: float
     candidate_step_seconds: float
-    """How long a step takes in the probe: the median over pairs, the mean over jobs."""
+    """Seconds of a step in the probe: the median over pairs, the mean over jobs."""
     probe_seconds: float
-    """What the probes took, in all jobs."""
+    """Seconds of the probes, in all jobs."""
 
 
 class SpeedSource(StrEnum):
@@ -194,7 +194,7 @@ class SpeedJudgement:
     baseline_samples_per_second: float
     candidate_samples_per_second: float
     advice: str
-    """What to do about the speed, in words."""
+    """Advice about the speed, in words."""
     seeds: int
     """Jobs of each arm that the interval is over."""
     seeds_needed: int | None
@@ -203,7 +203,7 @@ class SpeedJudgement:
     run: RunJudgement | None
     """The run; None where jobs only printed their speed, so that compile times are unknown."""
     source: SpeedSource = SpeedSource.JOBS
-    """What `speedup` was measured by."""
+    """The measurement behind `speedup`."""
     paired: PairedJudgement | None = None
     """The paired measurement; None where too few jobs alternated blocks."""
     by_jobs: Interval | None = None
@@ -301,11 +301,11 @@ class CandidateVerdict:
     effects: tuple[EffectSplit, ...] = ()
     """Empty when no candidate with the same compiler is compiler-only, or this is it."""
     notes: tuple[Note, ...] = ()
-    """What was seen and decides nothing."""
+    """Observations that decide nothing."""
     parity: ParityJudgement | None = None
     """Parity; None when disabled, without a compiler, or without readable evidence."""
     memory: MemoryJudgement | None = None
-    """Memory; None where either arm has no job, or models are compared."""
+    """Memory; None where either arm has no job."""
 
 
 @dataclass(frozen=True)

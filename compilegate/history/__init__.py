@@ -1,1 +1,1 @@
-"""What became of a workload over its executions: rows, with the points where something changed."""
+"""The history of a workload: one row for each execution, with its changes."""

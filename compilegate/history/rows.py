@@ -23,7 +23,7 @@ _MOST_RULES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """What is known of one execution, wherever it ran."""
+    """One execution, wherever it ran."""
 
     execution: str
     started: float
@@ -52,7 +52,7 @@ class Row:
     started: str
     status: str
     posture: str = ""
-    """What it was planned under; empty for a workload without a posture."""
+    """The posture that it was planned under; empty for a workload without one."""
     trained: str = ALL
     """`all`, or the arm that trained alone."""
     registered: str = ""
@@ -70,7 +70,7 @@ class Row:
     versions: Mapping[str, str] | None = None
     """Digests of what trained, from the posture's record."""
     changes: tuple[str, ...] = ()
-    """What differs from the row before."""
+    """Differences from the row before."""
 
     @property
     def alone(self) -> bool:
@@ -150,7 +150,7 @@ def _with_verdict(row: Row, verdict: Verdict) -> Row:
 
 
 def _with_settled(row: Row, event: Settled) -> Row:
-    """What only the record knows: the metrics of an arm alone, and an execution that failed."""
+    """Add what the verdict lacks: the metrics of an arm alone, and an execution that failed."""
     row = replace(row, registered=event.registered if event.registered != "none" else "")
     named = [one for one in event.seen if one.arm == (row.arm or row.trained)]
     seen = next(iter([*named, *event.seen]), None)

@@ -1,4 +1,4 @@
-"""What a workload's file, its definition and the function of its Lambda steps agree on."""
+"""Names shared by a workload's file, its definition and the function of its Lambda steps."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from compilegate.posture.transitions import transition
 VERSION = 4
 KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in typing.get_args(Event)}
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a document of any shape may raise where it is read as a record."""
+"""Exceptions that reading a document of any shape as a record may raise."""
 _TRIES = 100
 _NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,255}")
 _HEAD = "head"
@@ -66,7 +66,7 @@ class Record:
     stored: int = field(default=0, compare=False)
     """Decisions that the record already had where it was read; none where it was damaged."""
     tag: Any = field(default=None, compare=False)
-    """What was read, which a write replaces; None where there was nothing."""
+    """The stored text or head that a write replaces; None where there was nothing."""
 
     def after(self, *events: Event) -> Record:
         """The record with one more decision for each event."""

@@ -89,7 +89,7 @@ def proven_worse(track: Track, policy: Policy) -> str:
 
 
 def _share(alpha: float, number: int) -> float:
-    """What the test after the failure before this one may spend; all shares together are alpha."""
+    """The error that the test of this number may spend; all shares together are alpha."""
     return alpha * 6 / (math.pi * number) ** 2
 
 

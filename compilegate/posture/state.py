@@ -14,7 +14,7 @@ from compilegate.posture.contract import ALL, Policy
 
 
 class Posture(enum.StrEnum):
-    """How far a workload has come."""
+    """The stage of a workload."""
 
     OFF = "off"
     BENCHMARK = "benchmark"
@@ -29,7 +29,7 @@ ALL_TRAIN = frozenset({Posture.BENCHMARK, Posture.SHADOW})
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What one execution trains, decided at its start."""
+    """The arms that one execution trains, decided at its start."""
 
     posture: Posture
     epoch: int
@@ -66,7 +66,7 @@ Looks = tuple[tuple[Difference, ...], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """What the executions of all arms in this posture have shown of one candidate."""
+    """Results of one candidate, over the executions of all arms in this posture."""
 
     passes: int = 0
     """Passes in a row, until now."""
@@ -81,7 +81,7 @@ class Track:
     trial: bool = False
     """Whether a failed execution is being repeated; a pass ends that."""
     trials: int = 0
-    """How many were begun; each has less of the error to spend."""
+    """Trials so far; each has less of the error to spend."""
     failures: int = 0
     """Failures in a row within the trial, without the one that began it."""
     recent: Looks = ()
@@ -91,7 +91,7 @@ class Track:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the candidate's metrics were while a baseline still trained beside it."""
+    """The candidate's metrics while a baseline still trained beside it."""
 
     when: str
     """When the newest of its executions ended."""
@@ -145,7 +145,7 @@ class Started(_Happened):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What an execution showed of one candidate."""
+    """The result of one candidate in one execution."""
 
     arm: str
     outcome: Outcome
@@ -166,7 +166,7 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What the gate of one execution says about its candidates."""
+    """The gate's results for the candidates of one execution."""
 
     seen: tuple[Seen, ...] = ()
     registered: str = "none"

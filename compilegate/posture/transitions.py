@@ -46,7 +46,7 @@ _Item = TypeVar("_Item")
 
 
 class Finding(enum.Enum):
-    """What a start or an end shows of the candidates."""
+    """The finding of a start or an end about the candidates."""
 
     NOTHING = enum.auto()
     READY = enum.auto()
@@ -138,7 +138,7 @@ def _has_passed(days: float, since: str, now: str) -> bool:
 
 
 def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -> Plan:
-    """What an execution that starts now trains."""
+    """The plan of an execution that starts now."""
     arms, reason = _arms(state, policy, when)
     running = [track for track in state.tracks.values() if not track.refused]
     # A candidate does not ship while all are only measured: in the benchmark, or after a failure.
@@ -158,7 +158,7 @@ def plan(state: State, policy: Policy, candidates: tuple[str, ...], when: str) -
 
 
 def _arms(state: State, policy: Policy, when: str) -> tuple[str, str]:
-    """What trains, and why."""
+    """The arms that train, and the reason."""
     if state.rescue:
         return BASELINE, f"the baseline trains alone, because {state.rescue}"
     if state.posture in ALL_TRAIN:
@@ -232,7 +232,7 @@ def _settle(state: State, event: Settled) -> Moved:
 
 
 def _learned(state: State, event: Settled, planned: Plan) -> Moved:
-    """What the execution shows of the candidates."""
+    """The state after the execution's results."""
     if planned.arms == BASELINE:
         return Moved(state, f"{state.posture}: {event.registered} was registered")
     if state.posture in ALL_TRAIN:
@@ -246,7 +246,7 @@ def _learned(state: State, event: Settled, planned: Plan) -> Moved:
 
 
 def _tried(state: State, event: Settled, planned: Plan) -> Moved:
-    """What an execution of all arms before `on` shows."""
+    """The state after an execution of all arms before `on`."""
     policy, tracks = planned.policy, {**state.tracks}
     for seen in event.seen:
         tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen, policy)
@@ -336,7 +336,7 @@ def _reference(
 
 
 def _trained_alone(state: State, seen: Seen) -> Moved:
-    """What the candidate shows without a baseline beside it."""
+    """The state after the candidate trained alone."""
     if seen.outcome == "fail":
         return Moved(state, f"{state.arm} failed: {seen.reason}", Finding.REFUSED)
     worse = "" if state.reference is None else drift(seen.values, state.reference)
@@ -346,7 +346,7 @@ def _trained_alone(state: State, seen: Seen) -> Moved:
 
 
 def _audited(state: State, policy: Policy, seen: Seen, when: str) -> Moved:
-    """What an audit shows. Audits are repeated until one passes, or refuses the candidate."""
+    """The state after an audit. Audits are repeated until one passes, or refuses the candidate."""
     arm, track = state.arm, _tracked(state.tracks.get(state.arm, Track()), seen, policy)
     state = replace(state, tracks={arm: track}, since_audit=0)
     if track.refused:

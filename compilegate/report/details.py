@@ -302,7 +302,7 @@ def _arms(observations: Observations) -> Table:
         ("compiler", [arm.compiler for arm in arms]),
         ("proof of the compiler", [", ".join(map(" ".join, arm.proof.items())) for arm in arms]),
         ("batch size", [arm.batch_size for arm in arms]),
-        ("learning rate", [arm.learning_rate and f"{arm.learning_rate:g}" for arm in arms]),
+        ("learning rate", [f"{arm.learning_rate:g}" for arm in arms]),
         ("precision", [arm.precision for arm in arms]),
     ]
     accelerated = any(it.environment.get("accelerator") != "none" for it in arms if it.environment)

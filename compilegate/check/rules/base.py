@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,30 +54,23 @@ class Analysis:
 
     def joined(self, script: Script) -> set[Script]:
         """A script, all that it imports, and all that imports it."""
-        imports, importers = self._imports
-        return {script, *_reached(imports, script), *_reached(importers, script)}
+        importers = {each for each, imported in self._imported.items() if script in imported}
+        return importers | self._imported[script]
 
     @cached_property
-    def _imports(self) -> tuple[dict[Script, set[Script]], dict[Script, set[Script]]]:
-        imports: dict[Script, set[Script]] = defaultdict(set)
-        importers: dict[Script, set[Script]] = defaultdict(set)
+    def _imported(self) -> dict[Script, set[Script]]:
+        """Each script with all that it imports, over others too."""
+        found: dict[Script, set[Script]] = {}
         for script in self.project.scripts:
             bound = [each for names in script.module.names.values() for each in names]
-            for target in [each.target for each in bound if each.target] + script.module.stars:
-                there = self.project.lookup(script, target)
-                if there is not None:
-                    imports[script].add(there[0])
-                    importers[there[0]].add(script)
-        return imports, importers
-
-
-def _reached(ways: dict[Script, set[Script]], start: Script) -> set[Script]:
-    found: set[Script] = set()
-    pending = {start}
-    while pending:
-        pending = set().union(*(ways.get(each, set()) for each in pending)) - found
-        found |= pending
-    return found
+            targets = [*(each.target for each in bound if each.target), *script.module.stars]
+            there = (self.project.lookup(script, target) for target in targets)
+            found[script] = {script, *(each[0] for each in there if each is not None)}
+        for middle, further in found.items():  # the transitive closure, by Warshall's algorithm
+            for imported in found.values():
+                if middle in imported:
+                    imported.update(further)
+        return found
 
 
 @dataclass(frozen=True)

@@ -187,11 +187,8 @@ def _started_wrongly(each: Estimator) -> Iterator[Match]:
     other = [name for name in each.distribution if name != "pytorchxla"]
     # Images before the first that distributes by pytorchxla start scripts by a launcher.
     stacks = compilers()[TRAINING_COMPILER].stacks
-    launched = (
-        ()
-        < version
-        < min(_numbers(each.version)[:2] for each in stacks if each.distribution == "pytorchxla")
-    )
+    first = min(_numbers(x.version)[:2] for x in stacks if x.distribution == "pytorchxla")
+    launched = () < version < first
     instance = instance_of(each.text("instance_type"))
     several = instance is not None and instance.accelerators > 1
     script = each.started

@@ -168,10 +168,11 @@ def cuda_with_xla(view: View) -> Iterator[Match]:
             name = view.script.called(call)
             scales = name in ("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler")
             scales = scales or (name == "torch.autocast" and any(map(_says_cuda, call.args[:1])))
+            if not scales and not _puts_on_cuda(view, call):
+                continue
             # An `if` or a failed import around it may be the way without XLA.
             around = (*ast.walk(call), *view.script.ancestors(call))
-            chosen = any(isinstance(each, _CHOICES) for each in around)
-            if (scales or _puts_on_cuda(view, call)) and not chosen:
+            if not any(isinstance(each, _CHOICES) for each in around):
                 message = f"`{written(call)}` is for CUDA, and the script trains on XLA"
                 yield Match(call, message, Severity.WARNING if scales else None)
         return
