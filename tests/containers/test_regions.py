@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,8 @@ def test_what_a_region_lacks_has_the_key_that_needs_it() -> None:
         "learning_rate": 1e-3,
     }
     own, of_aws = settled_arm(**common), settled_arm(**common, image="aws")
-    workload = replace(topics, arms={**topics.arms, "own": own, "unchanged": of_aws})
+    arms = {**topics.arms, "own": own, "unchanged": of_aws}
+    workload = topics.model_copy(update={"arms": arms})
     assert lacking_images([workload], BASES, "us-east-1") == []
     image = "AWS has no image pytorch-training-compiler 1.13.1 (gpu) in mx-central-1"
     assert lacking_images([workload], BASES, "mx-central-1") == [

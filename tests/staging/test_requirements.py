@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ REQUIREMENTS = ROOT / "containers" / "gate" / "requirements.txt"
 def workload_with(function: str, *code: str) -> Workload:
     guard = MetricGuard(direction="higher", margin=0.1, function=function)
     gate = TOPICS.gate.model_copy(update={"metrics": {"own": guard}, "code": list(code)})
-    return dataclasses.replace(TOPICS, gate=gate)
+    return TOPICS.model_copy(update={"gate": gate})
 
 
 def check(workload: Workload, folder: Path) -> None:
