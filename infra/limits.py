@@ -14,7 +14,7 @@ from compilegate.document.model import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload.cron import longest_gap, read_expression
-from compilegate.workload.declaration import Budget
+from compilegate.workload.declaration.schedule import Budget
 
 LATE_HOURS = 6.0
 """How much later than scheduled an execution may start before a message is sent."""

@@ -77,7 +77,7 @@ from compilegate.pipelines.deployment import (
 from compilegate.pipelines.requests import volume_key_of
 from compilegate.posture.contract import FUNCTION_KIND, TABLE_VARIABLE
 from compilegate.workload import Served
-from compilegate.workload.declaration import Schedule
+from compilegate.workload.declaration.schedule import Schedule
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 LARGEST_ENVIRONMENT = 4_000

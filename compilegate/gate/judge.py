@@ -27,7 +27,7 @@ from compilegate.gate.findings import (
     worst,
 )
 from compilegate.gate.metrics import MetricValues
-from compilegate.gate.parity import judge_parity
+from compilegate.gate.parity_findings import judge_parity
 from compilegate.gate.quality import (
     ArmQuality,
     compare_arms,

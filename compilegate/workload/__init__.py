@@ -5,18 +5,17 @@ in which every value is known, `kinds` says what each kind of workload needs, an
 the catalog whether each arm can run.
 """
 
-from compilegate.workload.declaration import (
-    AWS_IMAGE,
-    Compute,
+from compilegate.workload.declaration.arms import AWS_IMAGE
+from compilegate.workload.declaration.compute import Compute
+from compilegate.workload.declaration.data import (
     FilesData,
     FolderData,
     HubData,
-    NewData,
     ReutersData,
-    Schedule,
     WheelData,
-    WorkloadFile,
 )
+from compilegate.workload.declaration.schedule import NewData, Schedule
+from compilegate.workload.declaration.workload_file import WorkloadFile
 from compilegate.workload.feasibility import InfeasibleError
 from compilegate.workload.kinds import Kind, OwnProgram, TextClassification
 from compilegate.workload.settled import Arm, Served, Workload, WorkloadError

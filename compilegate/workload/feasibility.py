@@ -15,7 +15,7 @@ from compilegate.execution.status import Target
 from compilegate.job.compilers import declarations
 from compilegate.job.compilers.declaration import BACKEND, DEBUG
 from compilegate.job.contract import BASELINE_ARM
-from compilegate.workload.declaration import AWS_IMAGE, ArmTable, stack_key
+from compilegate.workload.declaration.arms import AWS_IMAGE, ArmTable, stack_key
 from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
 from compilegate.workload.settled import Arm, Workload
 

@@ -20,7 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from compilegate.job.compilers import compiler_options
-from compilegate.workload.declaration import WorkloadFile
+from compilegate.workload.declaration.workload_file import WorkloadFile
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """What editors of TOML know. The schema uses no later keyword."""

@@ -24,19 +24,11 @@ from compilegate.gate.settings import Padding
 from compilegate.job import contract
 from compilegate.job.compilers import hyperparameter_of
 from compilegate.job.compilers.declaration import PRECOMPILE
-from compilegate.workload.declaration import (
-    Argument,
-    ArmTable,
-    FolderData,
-    HubModel,
-    Model,
-    Program,
-    Recipe,
-    TextData,
-    WheelData,
-    WorkloadFile,
-    own_name,
-)
+from compilegate.workload.declaration.arms import ArmTable
+from compilegate.workload.declaration.data import FolderData, TextData, WheelData
+from compilegate.workload.declaration.model import HubModel, Model, Recipe
+from compilegate.workload.declaration.program import Argument, Program, own_name
+from compilegate.workload.declaration.workload_file import WorkloadFile
 from compilegate.workload.settled import Arm, Workload, WorkloadError
 
 BUILT_IN_ENTRY = "training/train.py"

@@ -11,7 +11,9 @@ from compilegate.errors import CompilegateError
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.contract import BASELINE_ARM, EVALUATION_PLACES
-from compilegate.workload.declaration import AWS_IMAGE, ArmTable, Serving, WorkloadFile
+from compilegate.workload.declaration.arms import AWS_IMAGE, ArmTable
+from compilegate.workload.declaration.serving import Serving
+from compilegate.workload.declaration.workload_file import WorkloadFile
 
 if TYPE_CHECKING:
     from compilegate.workload.kinds import OwnProgram, TextClassification

@@ -18,7 +18,9 @@ from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
 from compilegate.job.contract import BASELINE_ARM, NO_ARM, NOTHING_NEW
 from compilegate.job.defaults import MOST_BUCKETS
-from compilegate.workload.declaration import ArmTable, Data, WorkloadFile
+from compilegate.workload.declaration.arms import ArmTable
+from compilegate.workload.declaration.data import Data
+from compilegate.workload.declaration.workload_file import WorkloadFile
 from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS
 from compilegate.workload.settled import (

@@ -16,7 +16,7 @@ from compilegate.advice.facts import Fact, Facts, parts_of_step
 from compilegate.advice.judge import Stance, Verdict, advise, rank
 from compilegate.advice.render import advice_document, advice_text, in_the_way, portfolio_text
 from compilegate.advice.rules import PARTS, Part, Range, rules
-from compilegate.workload.declaration import Bottleneck
+from compilegate.workload.declaration.advice import Bottleneck
 from tests.advice.declared import experience, known
 
 pytestmark = pytest.mark.slow

@@ -28,7 +28,7 @@ from compilegate.catalog.instances import (
     prices,
     processor_of,
 )
-from compilegate.workload.declaration import Compute
+from compilegate.workload.declaration.compute import Compute
 from tools import export_base_images
 
 FACTS = files("compilegate.catalog").joinpath("facts")

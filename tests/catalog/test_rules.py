@@ -18,7 +18,7 @@ from compilegate.catalog.images import base_images, find_image
 from compilegate.catalog.instances import instance_class, instances, processor_of
 from compilegate.catalog.rules import RULES
 from compilegate.execution.status import Target
-from compilegate.workload.declaration import Distribution
+from compilegate.workload.declaration.arms import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
 PROFILER_ENDS = datetime.date(2027, 6, 30)

@@ -14,7 +14,9 @@ from compilegate.document.step_types import STEP_TYPES
 from compilegate.pipelines.compilation import InvalidRequestError, compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.workload import Workload, read_workload
-from compilegate.workload.declaration import Cache, Posture, Schedule
+from compilegate.workload.declaration.compute import Cache
+from compilegate.workload.declaration.gate import Posture
+from compilegate.workload.declaration.schedule import Schedule
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 HERE = local_deployment({"training": "1111", "gate": "2222"})

@@ -21,7 +21,7 @@ from compilegate.pipelines.deployment import local_deployment
 from compilegate.posture.contract import DAY_VARIABLE
 from compilegate.posture.records import current, decide, encoded
 from compilegate.posture.state import Observed
-from compilegate.workload.declaration import Posture as Declared
+from compilegate.workload.declaration.gate import Posture as Declared
 from tests.posture.scenes import benchmark, day, seen
 from tests.posture.test_definition import definition, named, topics
 

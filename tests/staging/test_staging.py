@@ -36,7 +36,7 @@ from compilegate.pipelines.staging.source_trees import (
     training_tree,
 )
 from compilegate.workload import FolderData, OwnProgram, Workload, read_workload
-from compilegate.workload.declaration import Program
+from compilegate.workload.declaration.program import Program
 from tests.workload.settled import TOPICS, workload_with
 from training.data.prepared import read_prepared
 

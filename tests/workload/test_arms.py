@@ -15,7 +15,7 @@ from compilegate.gate.settings import Padding
 from compilegate.job.contract import PADDINGS
 from compilegate.pipelines.staging.placement import experiment_of
 from compilegate.workload import Arm, Workload
-from compilegate.workload.declaration import STACKS, ArmTable
+from compilegate.workload.declaration.arms import STACKS, ArmTable
 from compilegate.workload.settled import ScaledRate, ScalingRule
 from tests.workload.settled import TOPICS, settled_arm, workload_with
 

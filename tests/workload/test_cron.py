@@ -17,7 +17,7 @@ from compilegate.workload.cron import (
     read_time_zone,
     starts_within,
 )
-from compilegate.workload.declaration import Parameters
+from compilegate.workload.declaration.schedule import Parameters
 from tests.workload.settled import TOPICS, workload_with
 
 WEEKLY = "cron(0 6 ? * MON *)"

@@ -17,7 +17,7 @@ from compilegate.account.session import AwsSession
 from compilegate.catalog import Price, price_of
 from compilegate.errors import CompilegateError
 from compilegate.workload import Workload
-from compilegate.workload.declaration import Budget
+from compilegate.workload.declaration.schedule import Budget
 
 
 class BudgetError(CompilegateError):

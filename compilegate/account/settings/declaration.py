@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from compilegate.declaration_errors import matching
-from compilegate.workload.declaration import Dollars, Table, Text
+from compilegate.workload.declaration.values import Dollars, Table, Text
 
 LARGEST_BLOCK, SMALLEST_BLOCK = 16, 22
 """Prefix lengths: VPC takes none above /16, and eight subnets of less than /22 hold few jobs."""

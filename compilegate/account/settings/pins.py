@@ -16,7 +16,7 @@ from compilegate.account.settings.declaration import Digest
 from compilegate.declaration_errors import read_toml
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
-from compilegate.workload.declaration import Table
+from compilegate.workload.declaration.values import Table
 
 LOCK_FILE = "images.lock.toml"
 """Beside the settings."""

@@ -10,7 +10,7 @@ import pytest
 from compilegate.account.plan.budget import bound_of, budget_faults, spent_this_month
 from compilegate.account.plan.jobs import PlannedJob
 from compilegate.account.session import open_session
-from compilegate.workload.declaration import Budget
+from compilegate.workload.declaration.schedule import Budget
 from tests.account.command import compilegate
 from tests.account.deployed import PIPELINE, Deployed
 from tests.account.scripted import frame, job

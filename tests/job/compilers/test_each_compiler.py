@@ -19,7 +19,7 @@ from compilegate.job.compilers import (
     load_compiler,
     table_text,
 )
-from compilegate.workload.declaration import STACKS, ArmTable, stack_key
+from compilegate.workload.declaration.arms import STACKS, ArmTable, stack_key
 from training.arguments import read_arguments
 
 ROOT = Path(__file__).parents[3]
