@@ -41,6 +41,7 @@ _GATE_CODE = (
     "compilegate/job/evidence",
     "compilegate/job/files.py",
     "compilegate/job/contract.py",
+    "compilegate/job/defaults.py",
     "compilegate/pipelines/__init__.py",
     "compilegate/pipelines/programs",
     "compilegate/posture",
