@@ -32,7 +32,7 @@ def probed(precision: str) -> dict[str, Any]:
     for step in range(2):
         batch = torch.randn(8, 16)
         with autocast(precision, torch.device("cpu")):
-            call = compiled.keep_call(step, (batch,), {})
+            call = compiled.capture_call(step, (batch,), {})
             output = model(batch)
         await_cotangents(call, output)
         output.float().square().mean().backward()
