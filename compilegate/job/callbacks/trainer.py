@@ -262,7 +262,7 @@ def _require_agreement(job: Job, args: Any, model: Any) -> None:
     if args.auto_find_batch_size:
         raise InputError(
             "the Trainer's auto_find_batch_size is on, and would change the arm's batch size; "
-            "leave it out, and find the batch size before (compilegate advise)"
+            "leave it out, and find the batch size before (compilegate profile --largest-batch)"
         )
     if args.n_gpu > 1:
         raise InputError(
