@@ -73,9 +73,10 @@ class Deployed:
         """What executions of the pipeline do from now on."""
         self.server.script(PIPELINE, frames)
 
-    def start(self) -> str:
+    def start(self, **options: str) -> str:
         """Start an execution past our own client; returns its ARN."""
-        arn: str = self.server.client("sagemaker").start_pipeline_execution(PipelineName=PIPELINE)[
+        client = self.server.client("sagemaker")
+        arn: str = client.start_pipeline_execution(PipelineName=PIPELINE, **options)[
             "PipelineExecutionArn"
         ]
         return arn
