@@ -19,7 +19,6 @@ from compilegate.job import (
     JobConfig,
     Scalar,
     contract,
-    defaults,
     file_digest,
 )
 from compilegate.job.compilers import compiler_options, declarations
@@ -43,7 +42,7 @@ class JobArguments:
     prepared: Path  # the folder of the prepared data
     processes: Optional[int] = None  # that torchrun starts on each machine; None without torchrun
     checkpoints: Optional[Path] = None  # the folder; None for a job without checkpoints
-    checkpoint_seconds: float = defaults.DEFAULT_CHECKPOINT_SECONDS  # between two checkpoints
+    checkpoint_seconds: float = contract.DEFAULT_CHECKPOINT_SECONDS  # between two checkpoints
 
 
 def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> JobArguments:
@@ -92,7 +91,7 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         checkpoints=checkpoints,
         checkpoint_seconds=float(
             environment.get(contract.CHECKPOINT_SECONDS_VARIABLE)
-            or defaults.DEFAULT_CHECKPOINT_SECONDS
+            or contract.DEFAULT_CHECKPOINT_SECONDS
         ),
     )
 
@@ -190,18 +189,18 @@ _JOB: Mapping[str, Mapping[str, Any]] = {
         "host: where a compiler of the workload keeps the accelerator to itself",
     ),
     "parity_steps": {
-        "type": within(int, 0, defaults.MOST_PARITY_STEPS),
-        "default": defaults.DEFAULT_PARITY_STEPS,
+        "type": within(int, 0, contract.MOST_PARITY_STEPS),
+        "default": contract.DEFAULT_PARITY_STEPS,
         "help": "steps in which compiled and eager arithmetic are compared; 0 is off",
     },
     "speed_probe_seconds": {
-        "type": within(float, 0, defaults.MOST_SPEED_PROBE_SECONDS),
+        "type": within(float, 0, contract.MOST_SPEED_PROBE_SECONDS),
         "help": "how long the baseline's step and this arm's take turns after training; 0 is off, "
         "None a share of the training's time",
     },
     "compile_cache_megabytes": {
-        "type": within(int, 0, defaults.MOST_COMPILE_CACHE_MEGABYTES),
-        "default": defaults.DEFAULT_COMPILE_CACHE_MEGABYTES,
+        "type": within(int, 0, contract.MOST_COMPILE_CACHE_MEGABYTES),
+        "default": contract.DEFAULT_COMPILE_CACHE_MEGABYTES,
         "help": f"largest size of the archives in {contract.COMPILE_CACHE_VARIABLE}; 0 is off",
     },
     contract.DISTRIBUTION: _one_of(
@@ -209,7 +208,7 @@ _JOB: Mapping[str, Mapping[str, Any]] = {
         "torchrun: several processes train together, each with batch_size documents in a step",
     ),
     contract.PROCESSES: {
-        "type": within(int, 1, defaults.MOST_PROCESSES),
+        "type": within(int, 1, contract.MOST_PROCESSES),
         "default": 1,
         "help": "of torchrun, on each machine",
     },

@@ -22,11 +22,12 @@ from pydantic import (
 
 from compilegate.declaration_errors import matching, sentences
 from compilegate.errors import CompilegateError
-from compilegate.job.contract import NO_ARM, NOTHING_NEW
-from compilegate.job.defaults import (
+from compilegate.job.contract import (
     DEFAULT_PARITY_STEPS,
     MOST_PARITY_STEPS,
     MOST_SPEED_PROBE_SECONDS,
+    NO_ARM,
+    NOTHING_NEW,
 )
 from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS
 

@@ -65,6 +65,14 @@ ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")  # SageMaker's 
 TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
 TRAINING_COMPILER_DEBUG_HYPERPARAMETER = "sagemaker_training_compiler_debug_mode"
 
+# Limits and defaults that a workload declares, and the job and the built-in program hold as well.
+MOST_PROCESSES = 64
+DEFAULT_PARITY_STEPS, MOST_PARITY_STEPS = 4, 1000
+MOST_SPEED_PROBE_SECONDS = 3600
+DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
+DEFAULT_CHECKPOINT_SECONDS = 300
+MOST_BUCKETS = 4  # lengths of buckets: each is a graph to compile
+
 PADDINGS = ("max", "buckets", "longest")  # to one length, a step's to one of a few or its longest
 PADDING = "padding"
 

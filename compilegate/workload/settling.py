@@ -16,8 +16,7 @@ from compilegate.catalog.tested_models import default_batch_size
 from compilegate.declaration_errors import read_toml
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
-from compilegate.job.contract import BASELINE_ARM, NO_ARM, NOTHING_NEW
-from compilegate.job.defaults import MOST_BUCKETS
+from compilegate.job.contract import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
 from compilegate.workload.declaration.arms import ArmTable
 from compilegate.workload.declaration.data import Data
 from compilegate.workload.declaration.workload_file import WorkloadFile

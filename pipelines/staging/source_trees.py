@@ -41,7 +41,6 @@ _GATE_CODE = (
     "compilegate/job/evidence",
     "compilegate/job/files.py",
     "compilegate/job/contract.py",
-    "compilegate/job/defaults.py",
     "compilegate/pipelines/__init__.py",
     "compilegate/pipelines/programs",
     "compilegate/posture",

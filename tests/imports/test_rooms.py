@@ -49,7 +49,6 @@ def test_the_training_program_takes_public_names_alone() -> None:
     inside = {name for name in taken if within(name, ["compilegate"])}
     everywhere = {
         "compilegate.job.contract",
-        "compilegate.job.defaults",
         "compilegate.job.errors",
         "compilegate.job.files",
     }

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "compilegate" / "job"
 NEEDS_NO_NUMPY = (
-    *("contract", "defaults", "errors", "files", "compilers", "machine.world"),
+    *("contract", "errors", "files", "compilers", "machine.world"),
     "launch.script_process",  # which imports nothing before a script does
 )
 """What starts a job, in an image where nothing may be installed yet."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.gate.evidence import padding_problems
-from compilegate.job.defaults import MOST_BUCKETS
+from compilegate.job.contract import MOST_BUCKETS
 from training.data.batches import Batch, BatchSource
 from training.data.padding import (
     LEADING_ROUNDS,

@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job import IntArray, PaddedPositions, PaddingRecord
-from compilegate.job.contract import PADDINGS
-from compilegate.job.defaults import MOST_BUCKETS
+from compilegate.job.contract import MOST_BUCKETS, PADDINGS
 from training.data.prepared import PreparedSplit
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength, steps_per_epoch

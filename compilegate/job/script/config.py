@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
 
-from compilegate.job import contract, defaults
+from compilegate.job import contract
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
@@ -48,8 +48,8 @@ class JobConfig:
     learning_rate: float | None = None
     precision: str | None = None
     recipe: Mapping[str, Scalar] = field(default_factory=dict)  # all hyperparameters
-    parity_steps: int = defaults.DEFAULT_PARITY_STEPS
-    compile_cache_megabytes: int = defaults.DEFAULT_COMPILE_CACHE_MEGABYTES
+    parity_steps: int = contract.DEFAULT_PARITY_STEPS
+    compile_cache_megabytes: int = contract.DEFAULT_COMPILE_CACHE_MEGABYTES
     speed_probe_seconds: float | None = None  # at most; None: a share of the training's time
     baseline: Baseline | None = None  # what a candidate's step is timed against
     compile_cache: Path | None = None  # where the compile cache's archives are

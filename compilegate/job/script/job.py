@@ -24,7 +24,7 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import contract, defaults
+from compilegate.job import contract
 from compilegate.job.compilers.failures import explained
 from compilegate.job.endings import EXCEPTION, NOT_MEASURED, WRONG_ARITHMETIC, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
@@ -557,7 +557,7 @@ class Job:
             self._probes_wait = False
             return
         called = any(each.compiled_calls for each in self._dispatches)
-        if step == defaults.DEFAULT_PARITY_STEPS and not called:
+        if step == contract.DEFAULT_PARITY_STEPS and not called:
             for each in compilation.uncalled():  # the job fails at its end, unless they are by then
                 self.note(each)
         ready = compilation.ready()
@@ -571,7 +571,7 @@ class Job:
         if probed and self.world.first and self._ends_after is None:
             self._decide()
         self._end_if_decided()
-        early = self.compiler != "eager" and step < defaults.DEFAULT_PARITY_STEPS
+        early = self.compiler != "eager" and step < contract.DEFAULT_PARITY_STEPS
         is_open = self._ends_after is None or self._ends_after > self._loop.step
         self._probes_wait = early or awaits_calls or (self._stops_together and is_open)
 

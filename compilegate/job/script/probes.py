@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Sequence
 
-from compilegate.job import contract, defaults
+from compilegate.job import contract
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
 from compilegate.job.evidence.parity import DEFAULT_PARITY_LIMITS, ParityAnswer, parity_verdict
@@ -32,7 +32,7 @@ class Probes:
         self._config = config
         self._wants_parity = config.compiler != "eager" and config.parity_steps > 0
         self._wants_speed = config.baseline is not None and config.speed_probe_seconds != 0
-        for_speed = defaults.DEFAULT_PARITY_STEPS if self._wants_speed else 0
+        for_speed = contract.DEFAULT_PARITY_STEPS if self._wants_speed else 0
         self.steps_to_keep = config.parity_steps if self._wants_parity else for_speed
         """How many first steps the probes look at; zero where none will run."""
         self.parity: ParityRecord | None = None

@@ -23,7 +23,7 @@ from typing import (
     cast,
 )
 
-from compilegate.job.defaults import DEFAULT_PARITY_STEPS
+from compilegate.job.contract import DEFAULT_PARITY_STEPS
 from compilegate.job.errors import CompilegateError, InputError, NonFiniteLossError, one_sentence
 from compilegate.job.evidence import CheckpointRecord
 from compilegate.job.slowdowns import SlowdownWatch

@@ -13,12 +13,12 @@ from compilegate.document.expressions import Unresolved
 from compilegate.job.contract import (
     DISTRIBUTION,
     MODEL_ARCHIVE,
+    MOST_PROCESSES,
     OUTPUT_ARCHIVE,
     PROCESSES,
     PROCESSES_VARIABLE,
     TORCHRUN,
 )
-from compilegate.job.defaults import MOST_PROCESSES
 from compilegate.local import xgboost
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.jobs.job import (

@@ -23,9 +23,7 @@ from compilegate.job.compilers import (
     declarations,
     table_text,
 )
-from compilegate.job.defaults import (
-    MOST_PROCESSES,
-)
+from compilegate.job.contract import MOST_PROCESSES
 from compilegate.workload.declaration.values import (
     ImageFolder,
     Positive,

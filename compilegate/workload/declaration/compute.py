@@ -9,7 +9,7 @@ from pydantic import (
 )
 
 from compilegate.declaration_errors import matching
-from compilegate.job.defaults import (
+from compilegate.job.contract import (
     DEFAULT_CHECKPOINT_SECONDS,
     DEFAULT_COMPILE_CACHE_MEGABYTES,
     MOST_COMPILE_CACHE_MEGABYTES,
