@@ -185,7 +185,7 @@ def placeholder_deployment(
 
 
 def placeholder_sources(sources: Sources) -> Sources:
-    """The same content as assets of the CDK; raw data, which is no asset, stays where it is."""
+    """The same content as assets of the CDK; raw data is no asset and stays where it is."""
     assets = {
         name: f"s3://{PLACEHOLDER_ASSETS}/{object_name(uri)}"
         for name, uri in vars(sources).items()

@@ -147,7 +147,7 @@ def in_order(advices: Iterable[Advice]) -> list[Advice]:
 
 
 def rank(option: OptionAdvice) -> tuple[float, ...]:
-    """Options by verdict; then compilers of which something was published or measured, the
+    """Options by verdict; then compilers with published or measured figures, the
     maintained first, and those with the least against them; then what is saved at worst, in
     dollars a year, else a run, else its share; of two that promise as little, the one that is
     tried faster."""

@@ -216,7 +216,7 @@ _BACKENDS = (
 
 
 def find_backend(name: str) -> Backend:
-    """What is known of a backend. An unlisted one may take every option and build on Inductor."""
+    """The entry of a backend. An unlisted one may take every option and build on Inductor."""
     unlisted = Backend(name, None, keeps_output=True, takes_mode=True)
     return next((each for each in _BACKENDS if each.name == name), unlisted)
 

@@ -58,7 +58,7 @@ class Parity:
             self.repro.stop()
 
     def collected(self) -> ParityRecord:
-        """The record with what the repro shows, which is waited for in the time that it has."""
+        """The record with what the repro shows. Waits for the repro until its time is up."""
         repro, self.repro = self.repro, None
         if repro is None or self.errors is None:
             return self.record

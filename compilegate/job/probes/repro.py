@@ -1,4 +1,4 @@
-"""A script that shows what is compiled wrongly, with torch alone, and its first run.
+"""A script that shows a miscompilation with torch alone, and its first run.
 
 The script holds the captured graph whose results are wrong, its inputs, and the gradients that came
 back to it; it runs the graph in float64, eager and compiled. A process of the lowest priority runs
@@ -119,7 +119,7 @@ class Repro:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
 
     def added_to(self, record: ParityRecord) -> ParityRecord:
-        """The record with what the script showed, which is waited for in the time that it has."""
+        """The record with what the script showed. Waits for the script until its time is up."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=max(self._ends - time.monotonic(), 0.0))
         status = self.stop()

@@ -259,7 +259,7 @@ MOST_OPERATORS = 400
 OUTSIDE = 1000  # microseconds without an operator: the program reads, writes, or sleeps
 _DATA, _COMMUNICATION = "data", "communication"
 _MARKS = (WAIT, "ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel")
-"""What is no operator, but a name for all that is called within."""
+"""Names that stand for everything called inside them, not for one operator."""
 _COMMUNICATES = re.compile(r"nccl|gloo|c10d|record_param_comms|mpi:|ucc:", re.IGNORECASE)
 _SHAPED = re.compile(r"::(addmm|mm|bmm|baddbmm|linear|\w*convolution\w*|embedding)$")
 """Operators whose inputs' shapes are a step's: others may be called now and then."""

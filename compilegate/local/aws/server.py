@@ -205,7 +205,7 @@ def _credential(authorization: str, query: Mapping[str, str]) -> tuple[str, str]
 
 
 def _operation(headers: Mapping[str, str], content: bytes, method: str, path: str) -> str:
-    """What is called: each family of protocols has it in another place."""
+    """The name of the action. Each family of protocols puts it in another place."""
     target = headers.get("x-amz-target", "")
     if target:
         return target.rpartition(".")[2]

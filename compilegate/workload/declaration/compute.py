@@ -1,4 +1,4 @@
-"""`[compute]`, `[cache]` and `[compile_cache]`: machines, time limits, what is used again."""
+"""`[compute]`, `[cache]` and `[compile_cache]`: machines, time limits and caches."""
 
 from __future__ import annotations
 

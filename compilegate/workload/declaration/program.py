@@ -53,7 +53,7 @@ def _passed_arguments(raw: object) -> object:
                 shlex.split(each)
             except ValueError as error:
                 raise ValueError(
-                    f"{name} holds {each!r}, which is no part of a command line ({error}), "
+                    f"{name} holds {each!r}, which cannot be split into arguments ({error}), "
                     "expected words, with quotes in pairs"
                 ) from error
     return raw
